@@ -43,7 +43,7 @@ from scheduler.segments.enumeration import Candidate
 from scheduler.segments.segment import Segment
 from scheduler.tuning.trials import Ledger
 from service.planning.planner import plan_graph
-from tuning_db import Store
+from tuning_db.store import Store
 
 AA_SECONDS = 0.15  # of the finals of one pair
 LARGE = 0.3  # share of the pairs at benchmark sizes

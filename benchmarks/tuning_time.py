@@ -19,7 +19,7 @@ from fusion_ir.core.graph import Graph
 from fusion_ir.core.named import NamedGraph
 from scheduler.budget import Budget
 from service.planning.planner import PlanAnswer, plan_graph
-from tuning_db import Store
+from tuning_db.store import Store
 
 WAYS = ("cold", "warm", "hit")
 

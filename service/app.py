@@ -29,7 +29,8 @@ from service.errors import ApiError, OperationFailed, in_words, pointer
 from service.problem_response import problem_response
 from service.settings import Settings
 from service.version import VERSION
-from tuning_db import DatabaseError, Store
+from tuning_db.errors import DatabaseError
+from tuning_db.store import Store
 
 log = logging.getLogger("fuseplan.app")
 

@@ -21,7 +21,8 @@ from service.connections import BoundedProtocol
 from service.jobs import worker_name, worker_token
 from service.process import logs, standard_output
 from service.settings import Settings, environment
-from tuning_db import DatabaseError, Store
+from tuning_db.errors import DatabaseError
+from tuning_db.store import Store
 
 log = logging.getLogger("fuseplan.server")
 

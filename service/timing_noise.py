@@ -1,7 +1,7 @@
 """Noise of measured times: how far below its lower bound a time may be by noise alone, and when a time says little."""
 
-from tuning_db.answers import NOISE as NOISE
-from tuning_db.answers import NOISY as NOISY
+from tuning_db.noise import NOISE as NOISE
+from tuning_db.noise import NOISY as NOISY
 
 
 def beats(time_us: float | None, bound_us: float) -> bool:

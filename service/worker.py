@@ -33,7 +33,9 @@ from service.planning.planner import FailedBefore, PlanningError, failed_search
 from service.process import logs
 from service.process.parent import end_with
 from service.settings import Settings, load
-from tuning_db import DatabaseError, Operation, Store
+from tuning_db.errors import DatabaseError
+from tuning_db.operation import Operation
+from tuning_db.store import Store
 
 log = logging.getLogger("fuseplan.worker")
 

@@ -2,25 +2,20 @@
 
 import secrets
 
-from sqlalchemy import select
-
 from tuning_db.engine import Database
 from tuning_db.errors import DatabaseError
 from tuning_db.models import SealRow
-
-NAME = "object cache"
-BYTES = 32
-_SEAL = select(SealRow.secret).where(SealRow.name == NAME)
+from tuning_db.reading.seal import BYTES, NAME, SEAL
 
 
 def seal(database: Database) -> bytes:
     """The secret, made by whoever asks first. Raises DatabaseError, also for one that is damaged."""
-    rows = database.rows(_SEAL)
+    rows = database.rows(SEAL)
     if not rows:
         with database.write() as connection:
             made = database.insert(SealRow).on_conflict_do_nothing()
             connection.execute(made, {"name": NAME, "secret": secrets.token_bytes(BYTES)})
-        rows = database.rows(_SEAL)
+        rows = database.rows(SEAL)
     secret = rows[0][0]
     if not isinstance(secret, bytes) or len(secret) != BYTES:  # pyright: ignore[reportUnnecessaryIsInstance]
         raise DatabaseError(

@@ -5,11 +5,12 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from math import isfinite
-from typing import Any, TypeVar
-
-from sqlalchemy import Row
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from tuning_db.logs import warn
+
+if TYPE_CHECKING:
+    from sqlalchemy import Row
 
 
 def digest(content: object) -> str:
@@ -26,7 +27,7 @@ def checksum(*parts: object) -> str:
 
 MOST_SECONDS = 250_000_000_000.0  # since 1970: the year 9892, not far from the last that calendars here have
 _TIMES = ("created", "started", "finished", "cancelled", "last_hit")
-_R = TypeVar("_R", bound=Row[Any])
+_R = TypeVar("_R", bound="Row[Any]")
 
 
 def misfit(columns: Iterable[Any], values: Iterable[object]) -> str:

@@ -1,100 +1,22 @@
-"""Binaries and sources: immutable, named by their sha256, shared by plans."""
+"""Storing binaries and sources: immutable, named by their sha256, shared by plans."""
 
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, delete, exists, select
+from sqlalchemy import Connection, delete, exists, select
 
-from tuning_db.checks import digest, miss
+from tuning_db.checks import digest
 from tuning_db.engine import Database
 from tuning_db.models import BinaryRow, PlanBinaryRow, PlanSourceRow, SourceRow
 
-_BINARY = select(BinaryRow.content, BinaryRow.size).where(BinaryRow.sha256 == bindparam("sha"))
-_SOURCE = select(SourceRow.text).where(SourceRow.sha256 == bindparam("sha"))
-_CHUNK = 500  # values in one statement
 _LEVEL = 6
-
-
-def binary(database: Database, sha256: str) -> bytes | None:
-    """The binary, or None where there is none that verifies."""
-    rows = database.cached("binaries", sha256, _BINARY, {"sha": sha256})
-    if not rows:
-        return None
-    return _content(sha256, *rows[0])
-
-
-def _content(sha256: str, compressed: bytes, size: int) -> bytes | None:
-    try:
-        content = zlib.decompressobj().decompress(compressed, size) if size else b""
-    except (zlib.error, TypeError, ValueError, OverflowError, MemoryError) as error:
-        miss("binaries", sha256, str(error))
-        return None
-    if digest(content) != sha256:
-        miss("binaries", sha256, "content does not hash to its key")
-        return None
-    return content
-
-
-def verify(database: Database, plan_key: str, binaries: Iterable[str], sources: Iterable[str]) -> bool:
-    """Whether all binaries that a plan names, and the sources that were stored with it, are there and verify."""
-    return all(
-        len(found) == len(shas)
-        for shas, found in (
-            (set(binaries), _verified_binaries(database, sorted(binaries))),
-            (set(sources), _verified_sources(database, plan_key, sorted(sources))),
-        )
-    )
-
-
-def _verified_binaries(database: Database, shas: Sequence[str]) -> set[str]:
-    found: set[str] = set()
-    for some in _chunks(shas):
-        rows = select(BinaryRow.sha256, BinaryRow.content, BinaryRow.size).where(BinaryRow.sha256.in_(some))
-        stored = {row.sha256: (row.content, row.size) for row in database.cached("binaries", some[0], rows)}
-        for sha256 in some:
-            if sha256 not in stored:
-                miss("binaries", sha256, "a plan needs it, and it is gone")
-            elif _content(sha256, *stored[sha256]) is not None:
-                found.add(sha256)
-    return found
-
-
-def _verified_sources(database: Database, plan_key: str, shas: Sequence[str]) -> set[str]:
-    """The sources among `shas` that are stored and verify, and those that the plan was stored without."""
-    found: set[str] = set()
-    for some in _chunks(shas):
-        rows = select(SourceRow.sha256, SourceRow.text).where(SourceRow.sha256.in_(some))
-        stored = {row.sha256: row.text for row in database.cached("sources", some[0], rows)}
-        mine = select(PlanSourceRow.sha256).where(PlanSourceRow.plan_key == plan_key, PlanSourceRow.sha256.in_(some))
-        linked = {row.sha256 for row in database.cached("plan_sources", plan_key, mine)}
-        for sha256 in some:
-            if sha256 not in stored and sha256 in linked:
-                miss("sources", sha256, "a plan was stored with it, and it is gone")
-            elif sha256 in stored and digest(stored[sha256]) != sha256:
-                miss("sources", sha256, "text does not hash to its key")
-            else:
-                found.add(sha256)
-    return found
-
-
-def _chunks(shas: Sequence[str]) -> list[Sequence[str]]:
-    return [shas[n : n + _CHUNK] for n in range(0, len(shas), _CHUNK)]
 
 
 def plans_with(database: Database, link_table: type[PlanBinaryRow] | type[PlanSourceRow], sha256: str) -> list[str]:
     """Keys of the plans that were stored with a binary or a source."""
     needing = select(link_table.plan_key).where(link_table.sha256 == sha256)
     return [str(row.plan_key) for row in database.cached(link_table.__tablename__, sha256, needing)]
-
-
-def source(database: Database, sha256: str) -> str | None:
-    """The text of a source, or None where there is none that verifies."""
-    for (text,) in database.cached("sources", sha256, _SOURCE, {"sha": sha256}):
-        if digest(text) == sha256:
-            return text
-        miss("sources", sha256, "text does not hash to its key")
-    return None
 
 
 def check_digests(binaries: Mapping[str, bytes], sources: Mapping[str, str]) -> None:

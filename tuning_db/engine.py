@@ -1,29 +1,25 @@
 """The connection to a database: SQLite in WAL or PostgreSQL, read and written through one small class."""
 
-import errno
-import os
 import re
 import sqlite3
 from collections.abc import Generator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVarTuple
+from typing import TYPE_CHECKING, Any, TypeVarTuple, overload
 
-from sqlalchemy import URL, Connection, Engine, Row, create_engine, event, func, make_url, select
+from sqlalchemy import URL, Connection, Engine, Row, create_engine, event, func, make_url, select, text
 from sqlalchemy import exc as sql
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.sql.selectable import TypedReturnsRows
 
-from fusion_ir.ownership import Exposed, check_file, make_private
 from tuning_db.checks import digest, miss
 from tuning_db.errors import DatabaseError
 from tuning_db.models import Base
+from tuning_db.sqlite_file import BUSY_SECONDS, claim, prepare_connection
 
 if TYPE_CHECKING:
     from sqlalchemy.dialects import postgresql
 
-BUSY_SECONDS = 30
-BESIDE = ("-wal", "-shm", "-journal")  # files that SQLite keeps beside a database, with its mode
 POOL_SIZE, POOL_OVERFLOW = 16, 64  # together more than the threads of an HTTP server's pool
 # How long a host that is gone is waited for, in seconds and (tcp_user_timeout) milliseconds; for one that is there and
 # says nothing, there is no limit here: who asks has one.
@@ -51,7 +47,7 @@ class Database:
         parsed = _parse(url)
         self.path = Path(parsed.database or "").absolute() if parsed.get_backend_name() == "sqlite" else None
         if self.path is not None:
-            _claim(self.path)
+            claim(self.path)
             engine = _sqlite_engine(parsed.set(database=str(self.path)))
             self._reader = engine
             self._writer = engine.execution_options(fuseplan_begin="BEGIN IMMEDIATE")
@@ -65,14 +61,26 @@ class Database:
         self._reader.dispose()
         self._writer.dispose()
 
-    def rows(self, statement: TypedReturnsRows[*Columns]) -> Sequence[Row[*Columns]]:
-        """Every row of one SELECT."""
+    @overload
+    def rows(self, statement: TypedReturnsRows[*Columns]) -> Sequence[Row[*Columns]]: ...
+    @overload
+    def rows(self, statement: str) -> Sequence[Row[Any]]: ...
+    def rows(self, statement: Any) -> Any:
+        """Every row of one SELECT, text or not."""
         with self._explained():
             return self._read(statement)
 
+    @overload
     def cached(
         self, table: str, key: str, statement: TypedReturnsRows[*Columns], values: Mapping[str, Any] | None = None
-    ) -> Sequence[Row[*Columns]]:
+    ) -> Sequence[Row[*Columns]]: ...
+    @overload
+    def cached(
+        self, table: str, key: str, statement: str, values: Mapping[str, Any] | None = None
+    ) -> Sequence[Row[Any]]: ...
+    def cached(
+        self, table: str, key: str, statement: Any, values: Mapping[str, Any] | None = None
+    ) -> Sequence[Row[Any]]:
         """Every row of one SELECT from a table of the cache: none, and a line in the log, where they cannot be read."""
         try:
             return self._read(statement, values)
@@ -83,10 +91,13 @@ class Database:
             miss(table, key, str(cause))
             return ()
 
-    def _read(
-        self, statement: TypedReturnsRows[*Columns], values: Mapping[str, Any] | None = None
-    ) -> Sequence[Row[*Columns]]:
+    def miss(self, table: str, key: str, reason: str) -> None:
+        """Logs and counts a row that does not verify, see `Reader`."""
+        miss(table, key, reason)
+
+    def _read(self, statement: Any, values: Mapping[str, Any] | None = None) -> Sequence[Row[Any]]:
         """Once more where the connection was one of before, and nobody is at its other end any more."""
+        statement = text(statement) if isinstance(statement, str) else statement
         try:
             with self._reader.connect() as connection:
                 return connection.execute(statement, values).all()
@@ -165,46 +176,13 @@ def shown(url: str) -> str:
     return f"{scheme}://{name}{':***' if colon else ''}{at}{_SECRET.sub('***', place)}"
 
 
-def _claim(path: Path) -> None:
-    """Sees to it that the file can be written, by us alone: what it holds is decisions that we follow, and code."""
-    try:
-        make_private(path.parent)
-        _make(path)
-        for file in (path, *(path.with_name(path.name + suffix) for suffix in BESIDE)):
-            check_file(file)
-            with suppress(FileNotFoundError):  # the last who uses a database removes the others
-                if file.stat().st_uid == os.geteuid():
-                    file.chmod(0o600)
-    except Exposed as error:
-        raise DatabaseError(f"database {path} cannot be trusted: {error}") from error
-    except (OSError, ValueError) as error:
-        raise DatabaseError(f"database {path} cannot be written: {error}") from error
-
-
-def _make(path: Path) -> None:
-    """Makes the file where there is none, else sees whether it can be written, without opening it.
-
-    Whoever closes a descriptor of a file drops all locks that its process has on it (POSIX), SQLite's among them:
-    another process would then take itself for the last one, and remove the write-ahead log that this one still writes.
-    """
-    try:
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
-    except FileExistsError:
-        number = errno.EISDIR if path.is_dir() else errno.EACCES
-        if number == errno.EISDIR or not os.access(path, os.R_OK | os.W_OK, effective_ids=True):
-            raise OSError(number, os.strerror(number)) from None
-
-
 def _sqlite_engine(url: URL) -> Engine:
     # isolation_level None: the driver starts no transactions of its own.
     arguments = {"timeout": BUSY_SECONDS, "isolation_level": None}
     engine = create_engine(url, pool_size=POOL_SIZE, max_overflow=POOL_OVERFLOW, connect_args=arguments)
 
     def connected(connection: sqlite3.Connection, _record: object) -> None:
-        # WAL with synchronous=NORMAL: what was committed survives the death of the process by any signal; a power
-        # failure may take the last commits, never the file's consistency.
-        for pragma in ("foreign_keys=ON", "synchronous=NORMAL"):
-            connection.execute(f"PRAGMA {pragma}").close()
+        prepare_connection(connection)
 
     def begins(connection: Connection) -> None:
         statement: str | None = connection.get_execution_options().get("fuseplan_begin")

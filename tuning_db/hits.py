@@ -6,26 +6,16 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from sqlalchemy import BindParameter, Double, bindparam, case, update
+from sqlalchemy import text
 
 from tuning_db.answers import mark_stale
 from tuning_db.engine import Database
 from tuning_db.errors import DatabaseError
 from tuning_db.logs import warn
-from tuning_db.models import RequestRow
+from tuning_db.reading.counting import COUNT
 from tuning_db.requests import Resolved
 
 FLUSH_SECONDS = 1.0
-
-_AT: BindParameter[float] = bindparam("at", type_=Double)
-_ADD = (
-    update(RequestRow)
-    .where(RequestRow.key == bindparam("request"))
-    .values(
-        hits=RequestRow.hits + bindparam("count"),
-        last_hit=case((RequestRow.last_hit > _AT, RequestRow.last_hit), else_=_AT),
-    )
-)
 
 
 @dataclass(slots=True)
@@ -72,7 +62,7 @@ class HitCounter:
         rows = [{"request": key, "count": c.hits, "at": c.at} for key, c in sorted(counts.items())]
         try:
             with self._database.write() as connection:
-                connection.execute(_ADD, rows)
+                connection.execute(text(COUNT), rows)
         except DatabaseError as error:
             warn("hits were not written", error=str(error), requests=len(rows))
             self._put_back(counts)

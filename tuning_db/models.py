@@ -61,7 +61,7 @@ class GraphRow(Base):
 
     key: Mapped[str] = mapped_column(String(64), primary_key=True)
     text: Mapped[str]
-    names: Mapped[str]  # JSON, see tuning_db.graphs.Names
+    names: Mapped[str]  # JSON, see tuning_db.reading.graphs.Names
     nodes: Mapped[int]
     ops: Mapped[str]  # distinct op names, each between blanks
     checksum: Mapped[str] = mapped_column(String(64))

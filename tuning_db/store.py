@@ -16,7 +16,7 @@ from tuning_db.devices import StoredDevice
 from tuning_db.engine import Database
 from tuning_db.errors import DatabaseError
 from tuning_db.failures import Failure, FailureKey
-from tuning_db.graphs import Names, NewGraph, StoredGraph
+from tuning_db.graphs import NewGraph
 from tuning_db.hits import HitCounter
 from tuning_db.measurements import Trial
 from tuning_db.models import PlanBinaryRow, PlanRow, PlanSourceRow
@@ -25,6 +25,9 @@ from tuning_db.operations import Operations
 from tuning_db.page_tokens import Page
 from tuning_db.plans import ALL_PLANS, PlanFilter, PlanSummary
 from tuning_db.prefixes import beginning_with
+from tuning_db.reading.answers import asked, resolve
+from tuning_db.reading.content import binary, source, verify
+from tuning_db.reading.graphs import Names, StoredGraph, graph, verifies
 from tuning_db.requests import WHOLE, Conditions, RequestKey, Resolved, Searched, State
 
 MOST_WHOLE = 20_000  # plans and graphs that a process remembers having looked at
@@ -98,7 +101,7 @@ class Store:
 
     def graph(self, graph_key: str) -> StoredGraph | None:
         """The graph. Where there is none that verifies, its plans answer nothing until it is stored again."""
-        found = graphs.graph(self._database, graph_key)
+        found = graph(self._database, graph_key)
         if found is None:
             self._whole.pop(graph_key, None)
         return found
@@ -123,9 +126,7 @@ class Store:
     def _has_graph(self, graph_key: str) -> bool:
         """Whether the graph is stored and verifies, checked once a minute by each process; damage in between is found
         when the graph is read."""
-        return self._is_known(graph_key) or (
-            graphs.verifies(self._database, graph_key) and self._know(graph_key, frozenset())
-        )
+        return self._is_known(graph_key) or (verifies(self._database, graph_key) and self._know(graph_key, frozenset()))
 
     def _has_parts(self, resolved: Resolved) -> bool:
         """`_has_graph` for the binaries and sources of a plan."""
@@ -133,7 +134,7 @@ class Store:
             return True
         steps = json.loads(resolved.body)["steps"]
         binaries, sources = ({step[name] for step in steps if step[name]} for name in ("binary", "source"))
-        whole = content.verify(self._database, resolved.plan_key, binaries, sources)
+        whole = verify(self._database, resolved.plan_key, binaries, sources)
         return whole and self._know(resolved.plan_key, frozenset(binaries | sources))
 
     def _is_known(self, key: str) -> bool:
@@ -161,14 +162,14 @@ class Store:
     def answer(self, request: RequestKey, now: Conditions | None = None, seconds: float = 0.0) -> Resolved | None:
         """The best stored plan for `request`: `resolve` without a hit counted, and without a check that the plan's
         graph, binaries and sources verify."""
-        found = answers.resolve(self._database, request, now, seconds)
+        found = resolve(self._database, request, now, seconds)
         if found is not None and found.due and now is not None and self.failure(request, now, seconds) is not None:
             return replace(found, due=False)
         return found
 
     def asked(self, plan_key: str) -> list[RequestKey]:
         """The requests that a plan answers now."""
-        return answers.asked(self._database, plan_key)
+        return asked(self._database, plan_key)
 
     def failure(self, request: RequestKey, now: Conditions, seconds: float) -> Failure | None:
         """The failure of an earlier search that a search of `seconds` would repeat; None where that is open."""
@@ -232,7 +233,7 @@ class Store:
 
     def binary(self, sha256: str) -> bytes | None:
         """The binary. Where there is none that verifies, plans that need it answer nothing any more."""
-        found = content.binary(self._database, sha256)
+        found = binary(self._database, sha256)
         if found is None:
             self._lost(sha256, PlanBinaryRow)
         return found
@@ -245,7 +246,7 @@ class Store:
     def source(self, sha256: str) -> str | None:
         """The text of a source. Where there is none that verifies, plans that were stored with it answer nothing any
         more."""
-        found = content.source(self._database, sha256)
+        found = source(self._database, sha256)
         if found is None:
             self._lost(sha256, PlanSourceRow)
         return found

@@ -27,7 +27,7 @@ from fusion_ir.dtype import f64
 from fusion_ir.records import Plan
 from scheduler.budget import Budget
 from service.planning.planner import plan_graph
-from tuning_db import Store
+from tuning_db.store import Store
 
 PLAN, EAGER, COMPILED, COPY, MOVE = "plan", "eager", "compile", "copy", "move"
 

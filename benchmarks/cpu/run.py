@@ -27,7 +27,7 @@ from benchmarks.machine import RESULTS, machine
 from benchmarks.plan_runner import unpinned_pool, versions
 from benchmarks.racing import PAUSE_SECONDS
 from codegen.sandbox.object_cache import ObjectCache
-from tuning_db import Store
+from tuning_db.store import Store
 
 ALLOCATION = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": "17179869184", "MALLOC_TOP_PAD_": "1073741824"}
 

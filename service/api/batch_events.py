@@ -13,7 +13,7 @@ from starlette.responses import Response, StreamingResponse
 from service.api.batches import event, found, model, progress
 from service.api.context import Context, context
 from service.errors import ApiError
-from tuning_db import DatabaseError
+from tuning_db.errors import DatabaseError
 
 log = logging.getLogger("fuseplan.http")
 

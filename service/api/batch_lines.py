@@ -11,7 +11,11 @@ from service.api.reading import check_sampler, check_seconds
 from service.errors import ApiError, problem
 from service.jobs import PLAN, PlanJob, PlanResult
 from service.wording.failures import failed_before
-from tuning_db import Conditions, Ending, FailureKey, NewGraph, NewItem, RequestKey, Work
+from tuning_db.batch_endings import Ending
+from tuning_db.batches import NewItem, Work
+from tuning_db.failures import FailureKey
+from tuning_db.graphs import NewGraph
+from tuning_db.requests import Conditions, RequestKey
 
 BLANK_LINES = 1000  # between the items of a batch, at most
 

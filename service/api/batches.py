@@ -34,7 +34,11 @@ from service.api.times import moment
 from service.errors import ApiError
 from service.jobs import PlanResult
 from service.settings import TARGET
-from tuning_db import Batch, BatchItem, Ending, ItemState, KeyReused, NeverFits, QueueFull, Store, is_prefix
+from tuning_db.batch_endings import Ending
+from tuning_db.batches import Batch, BatchItem, ItemState
+from tuning_db.errors import KeyReused, NeverFits, QueueFull
+from tuning_db.prefixes import is_prefix
+from tuning_db.store import Store
 
 router = APIRouter(tags=["batches"])
 

@@ -19,7 +19,8 @@ from service.api.watcher import Watcher
 from service.errors import ApiError
 from service.metrics import Metrics
 from service.settings import Settings
-from tuning_db import Conditions, RequestKey, Store
+from tuning_db.requests import Conditions, RequestKey
+from tuning_db.store import Store
 
 RETRY_SECONDS = 30.0
 ROW_BYTES = 2000  # of a remembered request, names aside

@@ -14,7 +14,8 @@ from service import disk
 from service.api.context import Context, context
 from service.api.models import Health
 from service.errors import RETRY_SECONDS, ApiError
-from tuning_db import DatabaseError, OperationState
+from tuning_db.errors import DatabaseError
+from tuning_db.operation import OperationState
 
 router = APIRouter(tags=["health"])
 

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from service.api.models import KEY
 from service.errors import ApiError
 from service.wording.key_prefixes import CANDIDATES, several
-from tuning_db import Store, is_prefix
+from tuning_db.prefixes import is_prefix
+from tuning_db.store import Store
 
 _KEY = re.compile(KEY)
 FORM = "keys are 64 lower-case hexadecimal digits, for which at least the first 4 of them may stand"

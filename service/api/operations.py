@@ -15,7 +15,8 @@ from service.api.times import moment
 from service.errors import ApiError, Problem, problem
 from service.wording import failures
 from service.wording.queue_turns import LOOKED_AT, retry_seconds
-from tuning_db import Operation, Store
+from tuning_db.operation import Operation
+from tuning_db.store import Store
 
 router = APIRouter(tags=["operations"])
 

@@ -20,7 +20,7 @@ from typing import Any
 from codegen.sandbox import isolation
 from service.api.reader_process import HEADER, PID, Closed, receive, send
 from service.errors import ApiError
-from tuning_db import Names
+from tuning_db.reading.graphs import Names
 
 log = logging.getLogger("fuseplan.readers")
 

@@ -20,7 +20,11 @@ from service.api.reading import check_sampler, check_seconds
 from service.errors import ApiError, OperationFailed
 from service.jobs import PLAN, PlanJob
 from service.wording.failures import failed_before
-from tuning_db import Conditions, FailureKey, NewGraph, Operation, QueueFull, RequestKey, Resolved
+from tuning_db.errors import QueueFull
+from tuning_db.failures import FailureKey
+from tuning_db.graphs import NewGraph
+from tuning_db.operation import Operation
+from tuning_db.requests import Conditions, RequestKey, Resolved
 
 router = APIRouter(tags=["plans"])
 

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
 from service.errors import ApiError
-from tuning_db import Operation
+from tuning_db.operation import Operation
 
 LOOK_SECONDS = (0.25, 0.5)  # first and longest pause between looks; the first again when somebody comes
 

@@ -9,7 +9,7 @@ from service.cli.errors import CommandError, bad_input
 from service.cli.near_files import near_files
 from service.cli.plan_key import KEY, PREFIX
 from service.wording.key_prefixes import CANDIDATES, several
-from tuning_db import Store
+from tuning_db.store import Store
 
 _SHOWN_CHARS = 200  # of an argument, in a message
 

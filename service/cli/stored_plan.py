@@ -13,7 +13,9 @@ from service.cli.device_targets import is_of_target
 from service.cli.errors import CommandError, bad_input
 from service.cli.graph_argument import read_graph
 from service.cli.graph_or_plan import load_subject
-from tuning_db import PlanFilter, PlanSummary, RequestKey, Store
+from tuning_db.plans import PlanFilter, PlanSummary
+from tuning_db.requests import RequestKey
+from tuning_db.store import Store
 
 Subject = Annotated[
     str, typer.Argument(metavar="GRAPH|PLAN_KEY", help="A graph's file, or a plan's key or its beginning.")

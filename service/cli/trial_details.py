@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from fusion_ir.records import CompileReport, Moment, Surroundings
 from service.wording.compile_reports import report_words
 from service.wording.formatting import duration, significant
-from tuning_db import Trial
+from tuning_db.measurements import Trial
 
 
 def details_of(trial: Trial) -> str:

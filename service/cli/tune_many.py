@@ -20,7 +20,7 @@ from service.cli.terminal import out, print_line, say
 from service.planning.planner import PlanningError
 from service.wording.formatting import count, duration, expected, ratio, times
 from service.wording.states import shown_state
-from tuning_db import DatabaseError
+from tuning_db.errors import DatabaseError
 
 INTERRUPTED = 130
 NAME_WIDTH = 60  # a longer name pushes its columns to the right, at a terminal onto a line of their own

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from service.wording import formatting
-from tuning_db import Batch
+from tuning_db.batches import Batch
 
 SHORT = 8  # digits of a batch's id that commands take
 

@@ -7,7 +7,7 @@ from service.api.operations import object_in
 from service.wording import formatting
 from service.wording.failures import problem_in
 from service.wording.queue_turns import job_of, left_seconds, turns
-from tuning_db import Operation
+from tuning_db.operation import Operation
 
 FAILED_SECONDS = 86400.0  # that failures are shown for
 

@@ -9,7 +9,7 @@ from starlette.responses import HTMLResponse, Response
 from service.dashboard import list_view
 from service.version import VERSION
 from service.wording import formatting
-from tuning_db import StoredGraph
+from tuning_db.reading.graphs import StoredGraph
 
 
 def _held_together(value: object) -> object:

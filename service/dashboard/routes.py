@@ -15,7 +15,7 @@ from service.dashboard.first_steps import first_steps
 from service.dashboard.rendering import inputs_of, outputs_of, page, types_of
 from service.errors import PROBLEM_TYPES
 from service.planning.predictions import predicted_us
-from tuning_db import Store
+from tuning_db.store import Store
 
 router = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
 router.include_router(plan_pages.router)

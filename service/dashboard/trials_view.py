@@ -10,7 +10,7 @@ from scheduler.tuning.trial_log import variant_of
 from service.dashboard.graph_svg import COLOURS
 from service.wording import formatting
 from service.wording.trial_endings import beside_winner, candidate_order, ending
-from tuning_db import Trial
+from tuning_db.measurements import Trial
 
 FEW = 12  # candidates of a segment that are shown, as at a terminal
 DETAIL_CHARACTERS = 200

@@ -19,7 +19,9 @@ from service.timing_noise import NOISE
 from service.version import VERSION
 from service.wording.continued_search import Continued
 from service.wording.failures import problem_before
-from tuning_db import Conditions, Names, RequestKey, Resolved, Searched, Store
+from tuning_db.reading.graphs import Names
+from tuning_db.requests import Conditions, RequestKey, Resolved, Searched
+from tuning_db.store import Store
 
 NOTHING_TIMED = "nothing was timed"
 # Errors by which a fault in the search's own code shows, in every repetition; files, memory and devices fail otherwise.

@@ -2,7 +2,8 @@
 
 import json
 
-from tuning_db import PlanSummary, Store
+from tuning_db.plans import PlanSummary
+from tuning_db.store import Store
 
 PREDICTIONS = 4096  # predicted times in memory
 _known: dict[str, float | None] = {}  # by the key of a plan, whose body never changes

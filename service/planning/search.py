@@ -21,7 +21,7 @@ from scheduler.tuning.trial_log import relative_times
 from service.planning.rematch import Rematch, fetch_binaries, race_seconds, rematch
 from service.timing_noise import beats
 from service.version import VERSION
-from tuning_db import Store
+from tuning_db.store import Store
 
 OTHERS = 64  # segments that a search asks for a first guess
 MOST_FASTEST = 512  # times of all families that predictions are corrected with

@@ -18,7 +18,8 @@ from service.transfer.lines import (
     StepLine,
 )
 from service.version import VERSION
-from tuning_db import Store, StoredGraph
+from tuning_db.reading.graphs import StoredGraph
+from tuning_db.store import Store
 
 
 class ExportError(Exception):

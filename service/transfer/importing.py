@@ -22,7 +22,8 @@ from service.transfer.making import Decided, Made, Maker, Refused
 from service.transfer.places import NoDevice, Places
 from service.transfer.reading import Bundle
 from service.version import VERSION
-from tuning_db import Conditions, RequestKey, Resolved, State, Store
+from tuning_db.requests import Conditions, RequestKey, Resolved, State
+from tuning_db.store import Store
 
 Result = Literal["stored", "kept", "known", "elsewhere", "refused"]
 LEAST_GAIN = 0.02  # of a plan that cannot be timed beside the one that it is to replace

@@ -29,7 +29,8 @@ from service.transfer.lines import (
     SegmentLine,
 )
 from service.transfer.other_files import SNIFFED_BYTES, is_of_an_export, no_export
-from tuning_db import Names, Trial
+from tuning_db.measurements import Trial
+from tuning_db.reading.graphs import Names
 
 MOST_SAMPLES = 10_000
 MOST_CHARS = 20_000  # of a measurement's texts

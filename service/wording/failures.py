@@ -4,7 +4,9 @@ from pydantic import ValidationError
 
 from service.errors import Problem, problem
 from service.wording import formatting
-from tuning_db import Conditions, Failure, RequestKey, Store
+from tuning_db.failures import Failure
+from tuning_db.requests import Conditions, RequestKey
+from tuning_db.store import Store
 
 
 def problem_in(error: str | None) -> Problem:

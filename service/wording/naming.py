@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from fusion_ir.core.graph import Graph
 from fusion_ir.core.named import NamedGraph
 from fusion_ir.records import Ref, Step, Written
-from tuning_db.graphs import StoredGraph
+from tuning_db.reading.graphs import StoredGraph
 
 MOST_CHARACTERS = 24  # of a name in a table
 MOST_NAMES = 6  # of those that stand in one cell

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pydantic import ValidationError
 
 from service.jobs import PLAN, PlanJob
-from tuning_db import Operation
+from tuning_db.operation import Operation
 
 MOST_RETRY_SECONDS = 60  # that a client is told to stay away: searches may end before their budgets do
 LOOKED_AT = 64  # of those that run, and of those that wait

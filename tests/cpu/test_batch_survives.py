@@ -20,7 +20,7 @@ from fusion_ir.core.named import NamedGraph
 from fusion_ir.formats.json.wire import to_wire
 from fusion_ir.records import Plan
 from tests.support.service_process import server
-from tuning_db import Store
+from tuning_db.store import Store
 
 LARGE = os.environ.get("FUSEPLAN_CORPUS", "")
 WHOLE = bool(LARGE) or int(os.environ.get("FUSEPLAN_RANDOM_GRAPHS", "0")) >= 2000

@@ -32,7 +32,7 @@ from codegen.workbench.workbench import Workbench  # noqa: E402
 from fusion_ir.records import Plan  # noqa: E402
 from tests.support.folding import sum_plan  # noqa: E402
 from tests.support.kernels import sum_kernel  # noqa: E402
-from tuning_db import Store  # noqa: E402
+from tuning_db.store import Store  # noqa: E402
 
 
 @pytest.fixture(scope="module")

@@ -23,7 +23,7 @@ from fusion_ir.text.printing import print_graph
 from scheduler.budget import INTERRUPTED
 from tests.support.processes import descendants, gone, within
 from tests.support.stored_plans import chain
-from tuning_db import Store
+from tuning_db.store import Store
 
 ROOT = Path(__file__).resolve().parents[2]
 TIMES = max(4, int(os.environ.get("FUSEPLAN_KILLS", "0")) // 5)

@@ -13,7 +13,7 @@ from fusion_ir.reference.interpreter import interpret
 from fusion_ir.reference.sample_inputs import sample_inputs
 from scheduler.budget import Budget
 from service.planning.planner import plan_graph
-from tuning_db import Store
+from tuning_db.store import Store
 
 GRAPH = {
     "format": "fuseplan.graph",

@@ -13,7 +13,7 @@ from service.transfer.importing import Importer
 from service.transfer.reading import read_export
 from tests.support.exports import Lines, changed, exported, of_kind
 from tests.support.kernels import dense, graph_of
-from tuning_db import Store
+from tuning_db.store import Store
 
 SPEC = dense(64, 64)
 GRAPH = graph_of((SPEC,), make("neg", [make("exp", [make_input(0, SPEC)])]))

@@ -19,7 +19,7 @@ from scheduler.budget import Budget
 from service.cli import main
 from service.planning.planner import plan_graph
 from tests.support.fake_cupy import FakeCupy
-from tuning_db import Store
+from tuning_db.store import Store
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 AWKWARD = """fuseplan.graph 1

@@ -24,7 +24,7 @@ from fusion_ir.records import Device, Status
 from scheduler.budget import Budget
 from service.planning.planner import PlanAnswer, plan_graph
 from tests.support.kernels import bare_headers, dense, graph_of
-from tuning_db import Store
+from tuning_db.store import Store
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 

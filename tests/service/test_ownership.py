@@ -8,7 +8,8 @@ import pytest
 
 from codegen.sandbox.object_cache import CacheError, ObjectCache
 from fusion_ir import ownership
-from tuning_db import DatabaseError, Store
+from tuning_db.errors import DatabaseError
+from tuning_db.store import Store
 
 
 def open_cache(folder: Path) -> None:

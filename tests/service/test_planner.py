@@ -17,7 +17,7 @@ from scheduler.budget import Budget
 from service.planning import planner
 from service.planning import search as searching
 from tests.support.kernels import dense, graph_of
-from tuning_db import Store
+from tuning_db.store import Store
 
 CRAWLING = Ceilings(copy_gbps=((0, 0.001),), read_gbps=((0, 0.001),), launch_us=0.01, fma_gflops=1000.0)
 EXAMPLE = Path(__file__).parents[2] / "examples" / "momentum_step.json"

@@ -18,7 +18,7 @@ from service.planning.planner import FailedBefore, PlanAnswer
 from service.version import VERSION
 from service.wording.continued_search import Continued
 from tests.support.stored_plans import BINARY, DEVICE, chain, plan_of
-from tuning_db import Store
+from tuning_db.store import Store
 
 NAMED = NamedGraph(chain(), ("x",), ("y",))
 FASTER = Ceilings(copy_gbps=((0, 40.0),), read_gbps=((0, 48.0),), launch_us=1.5, fma_gflops=100.0)

@@ -32,7 +32,7 @@ from service.transfer.reading import read_export
 from tests.support.constants import with_constants
 from tests.support.exports import Lines, changed, exported, of_kind
 from tests.support.kernels import dense, graph_of
-from tuning_db import Store
+from tuning_db.store import Store
 
 ROWS = dense(2, 1 << 17)
 SPLIT = graph_of((ROWS,), build.softmax(make_input(0, ROWS)))  # both reductions in parts, and rescaled

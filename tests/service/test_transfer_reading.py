@@ -17,7 +17,7 @@ from service.transfer.export import ExportError
 from service.transfer.reading import read_export
 from tests.support.exports import Lines, changed, exported, of_kind
 from tests.support.stored_plans import DEVICE, chain, plan_of, store_plan
-from tuning_db import Store
+from tuning_db.store import Store
 
 GRAPH = chain()
 KEY = graph_key(GRAPH)

@@ -17,7 +17,7 @@ from service.dashboard import trials_view
 from service.wording.formatting import spread
 from tests.service.cli.test_tables_fit import printed
 from tests.support.stored_plans import chain, plan_of
-from tuning_db import Trial
+from tuning_db.measurements import Trial
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("fusion_ir", "codegen", "scheduler", "tuning_db", "service")

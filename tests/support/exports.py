@@ -8,7 +8,7 @@ from typing import Any
 
 from fusion_ir.records import Plan
 from service.transfer.export import export
-from tuning_db import Store
+from tuning_db.store import Store
 
 Lines = list[dict[str, Any]]
 

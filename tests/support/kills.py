@@ -32,7 +32,9 @@ from service.settings import Settings, environment, load
 from tests.support.logged_process import MARK
 from tests.support.processes import descendants, gone, within
 from tests.support.stored_plans import chain
-from tuning_db import MAX_ATTEMPTS, Names, Store
+from tuning_db.operations import MAX_ATTEMPTS
+from tuning_db.reading.graphs import Names
+from tuning_db.store import Store
 
 ROOT = Path(__file__).resolve().parents[2]
 SEARCH_SECONDS = 3.0  # of the first job; twice as long after each that timed no kernel, as on a busy machine

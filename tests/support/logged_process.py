@@ -13,7 +13,7 @@ from typing import Any
 from fusion_ir.records import Measurement
 from service import __main__ as command_line
 from service import worker
-from tuning_db import Store
+from tuning_db.store import Store
 
 MARK = "mark:"
 

@@ -18,7 +18,7 @@ from service.api.readers import Readers
 from service.app import create_app
 from service.settings import Settings, load
 from tests.support.stored_plans import DEVICE
-from tuning_db import Store
+from tuning_db.store import Store
 
 
 @dataclass(frozen=True)

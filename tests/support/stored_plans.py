@@ -11,7 +11,9 @@ from fusion_ir.ops import make, make_input
 from fusion_ir.records import Ceilings, Device, Plan, Reason, Ref, Search, Step, TensorSpec
 from fusion_ir.text.printing import print_graph
 from service.version import VERSION
-from tuning_db import Names, RequestKey, State, Store
+from tuning_db.reading.graphs import Names
+from tuning_db.requests import RequestKey, State
+from tuning_db.store import Store
 
 DEVICE = Device(
     target="cpu",

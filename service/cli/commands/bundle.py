@@ -15,7 +15,7 @@ from service.cli.plan_view import KEY_DIGITS
 from service.cli.terminal import print_json, say
 from service.settings import load
 from service.wording.formatting import count
-from tuning_db import Store
+from tuning_db.store import Store
 
 Folder = Annotated[Path | None, typer.Argument(metavar="FOLDER", help="A new folder, or an empty one.")]
 Output = Annotated[Path | None, typer.Option("-o", "--output", metavar="FOLDER", help="The same, as an option.")]

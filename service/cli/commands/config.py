@@ -10,7 +10,7 @@ from service.cli.options import Json
 from service.cli.terminal import print_json
 from service.cli.terminal import show as display
 from service.settings import config_path, describe
-from tuning_db import shown
+from tuning_db.engine import shown
 
 
 def show(json: Json = False) -> None:

@@ -5,7 +5,7 @@ import sys
 from service.cli.options import Db, Json
 from service.cli.terminal import print_json
 from service.settings import load
-from tuning_db import Store
+from tuning_db.store import Store
 
 
 def upgrade(db: Db = None, json: Json = False) -> None:

@@ -20,7 +20,7 @@ from service.cli.options import Cache, Json, Target
 from service.cli.terminal import err, print_json, say, show
 from service.settings import load
 from service.wording.formatting import NONE, count, duration, significant, size
-from tuning_db import Store
+from tuning_db.store import Store
 
 Release = Annotated[
     str | None,

@@ -26,7 +26,8 @@ from service.cli.terminal import print_json, show
 from service.settings import Settings, load
 from service.version import VERSION
 from service.wording.formatting import size
-from tuning_db import DatabaseError, Store
+from tuning_db.errors import DatabaseError
+from tuning_db.store import Store
 
 Level = Literal["ok", "absent", "broken"]
 _MARKS = {"ok": "[green]ok[/]", "absent": "[yellow]absent[/]", "broken": "[red]broken[/]"}

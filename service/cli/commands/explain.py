@@ -29,7 +29,7 @@ from service.wording.naming import Naming
 from service.wording.nodes import NodeWords
 from service.wording.shares import share_of
 from service.wording.whole_plan_times import untried
-from tuning_db import Store
+from tuning_db.store import Store
 
 WholeGraph = Annotated[
     bool, typer.Option("--graph", help="Print all of the graph, not only what the text refers to by number.")

@@ -7,7 +7,8 @@ from service.cli.graph_argument import read_graph
 from service.cli.options import Cache, Db, Format, Graph, Json, Memory, NumericsClass, Shapes, Target
 from service.cli.terminal import print_json, say
 from service.settings import load
-from tuning_db import RequestKey, Store
+from tuning_db.requests import RequestKey
+from tuning_db.store import Store
 
 
 def forget_failure(

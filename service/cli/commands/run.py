@@ -30,7 +30,7 @@ from service.cli.terminal import print_json, say
 from service.settings import Settings, load
 from service.wording.formatting import count, error
 from service.wording.formatting import expected as expected_time
-from tuning_db import Store
+from tuning_db.store import Store
 
 Subject = Annotated[
     str, typer.Argument(metavar="GRAPH|PLAN_KEY", help="A graph's file (- is standard input), or a plan's key.")

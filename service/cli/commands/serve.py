@@ -9,7 +9,7 @@ from service.cli.terminal import err
 from service.server import serve as run_server
 from service.settings import load
 from service.wording.extras import missing_extras
-from tuning_db import shown
+from tuning_db.engine import shown
 
 Host = Annotated[str | None, typer.Option(help="Address to listen on; of loopback, unless allowed_hosts is set.")]
 Port = Annotated[int | None, typer.Option(min=0, max=65535, help="TCP port; 0 takes a free one.")]

@@ -10,7 +10,7 @@ from service.cli.terminal import print_json
 from service.cli.terminal import show as display
 from service.settings import load
 from service.wording.naming import UNNAMED, Naming
-from tuning_db import Store
+from tuning_db.store import Store
 
 
 def show(

@@ -18,7 +18,7 @@ from service.settings import load
 from service.version import VERSION
 from service.wording.formatting import ONCE, count, size, visible
 from service.wording.kernel_arguments import Arguments
-from tuning_db import Store
+from tuning_db.store import Store
 
 Number = Annotated[int | None, typer.Option("--step", metavar="N", min=0, help="Only this kernel, as the plan counts.")]
 

@@ -25,7 +25,7 @@ from service.transfer.export import ExportError, export
 from service.transfer.importing import Importer, ImportOutcome
 from service.transfer.reading import Bundle, read_export
 from service.wording.formatting import count, expected
-from tuning_db import Store
+from tuning_db.store import Store
 
 PAGE = 200
 

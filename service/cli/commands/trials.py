@@ -35,7 +35,8 @@ from service.cli.trial_details import details_of
 from service.settings import load
 from service.wording.formatting import NONE, age, count, duration, percent
 from service.wording.trial_endings import candidate_order, ending
-from tuning_db import Store, Trial
+from tuning_db.measurements import Trial
+from tuning_db.store import Store
 
 REPORT: tuple[str, ...] = tuple(CompileReport.model_fields)
 FIELDS: tuple[str, ...] = (

@@ -17,7 +17,9 @@ from service.cli.options import Db, Format, Json, Shapes, Target
 from service.cli.terminal import print_json, say
 from service.settings import load
 from service.wording.formatting import count
-from tuning_db import Store, StoredDevice, shown
+from tuning_db.devices import StoredDevice
+from tuning_db.engine import shown
+from tuning_db.store import Store
 
 MOST = 1_000_000  # segments of a family
 

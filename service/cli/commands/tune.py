@@ -40,7 +40,7 @@ from service.cli.terminal import out, print_json, search_progress, show
 from service.planning.planner import NOTHING_TIMED, plan_graph
 from service.settings import Settings, load
 from service.wording.naming import Naming
-from tuning_db import Store
+from tuning_db.store import Store
 
 if TYPE_CHECKING:
     from service.cli.server_client import Remote

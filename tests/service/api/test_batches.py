@@ -14,7 +14,7 @@ from fusion_ir.text.printing import print_graph
 from service.jobs import PlanJob, PlanResult
 from tests.support.service_app import Running, running, stored, wire
 from tests.support.stored_plans import chain, store_plan
-from tuning_db import Operation
+from tuning_db.operation import Operation
 
 KEY = graph_key(chain())
 NDJSON = {"Content-Type": "application/x-ndjson"}

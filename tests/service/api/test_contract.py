@@ -20,7 +20,7 @@ from schemathesis.specs.openapi.checks import (
 from service.errors import MEDIA_TYPE
 from tests.support.service_process import server
 from tests.support.stored_plans import chain, store_plan
-from tuning_db import Store
+from tuning_db.store import Store
 
 EXAMPLES = 15  # for each operation
 CHECKS = [

@@ -19,8 +19,8 @@ from service.jobs import PLAN, PlanJob
 from service.version import VERSION
 from tests.support.service_app import Running, running, wire
 from tests.support.stored_plans import BINARY, DEVICE, chain, sha, store_plan
-from tuning_db import Conditions, RequestKey
 from tuning_db.models import Base
+from tuning_db.requests import Conditions, RequestKey
 
 KEY = graph_key(chain())
 FAILED = ("exp", "log")  # the graph whose search failed before

@@ -7,7 +7,9 @@ import pytest
 
 from service.errors import problem
 from tests.support.service_app import Running, problems, running, wire
-from tuning_db import MAX_ATTEMPTS, Store, operations
+from tuning_db import operations
+from tuning_db.operations import MAX_ATTEMPTS
+from tuning_db.store import Store
 
 DISAGREE = problem("kernels-disagree", "out0[3] is 2.5 (0x1), expected 2.0 (0x2)").model_dump_json()
 

@@ -8,7 +8,7 @@ import pytest
 from service.errors import MEDIA_TYPE, PROBLEM_TYPES, Problem, markdown, problem
 from tests.support.service_app import Running, problems, running, wire
 from tests.support.stored_plans import BINARY, DEVICE, chain, sha, store_alike, store_plan
-from tuning_db import DatabaseError
+from tuning_db.errors import DatabaseError
 
 ZEROS = "0" * 64
 DOCS = Path(__file__).parents[3] / "docs"

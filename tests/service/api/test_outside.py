@@ -25,7 +25,7 @@ from service.settings import OTHER_VARIABLES, SettingsError, load
 from service.wording.formatting import visible
 from tests.support.service_app import running, wire
 from tests.support.service_process import CODE, server
-from tuning_db import shown
+from tuning_db.engine import shown
 
 ROOT = Path(__file__).parents[3]
 URL = "/v1/plans:resolve"

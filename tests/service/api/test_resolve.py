@@ -18,7 +18,11 @@ from service.jobs import PLAN, PlanJob
 from service.version import VERSION
 from tests.support.service_app import Running, running, wire
 from tests.support.stored_plans import BINARY, DEVICE, chain, plan_of, sha, store_plan
-from tuning_db import MAX_ATTEMPTS, Conditions, Names, RequestKey, Searched, Store, operations
+from tuning_db import operations
+from tuning_db.operations import MAX_ATTEMPTS
+from tuning_db.reading.graphs import Names
+from tuning_db.requests import Conditions, RequestKey, Searched
+from tuning_db.store import Store
 
 KEY = graph_key(chain())
 

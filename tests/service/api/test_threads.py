@@ -13,7 +13,7 @@ import pytest
 from service.api.threads import Threads
 from service.errors import ApiError
 from tests.support.service_app import Running, running, wire
-from tuning_db import Store
+from tuning_db.store import Store
 
 ASKING = (
     ("GET", "/v1/plans"),

@@ -18,8 +18,9 @@ from service.cli.server_client import Remote
 from service.errors import ApiError
 from tests.support.service_app import Running, running, wire
 from tests.support.service_process import server
-from tuning_db import DatabaseError, Operation, Store
-from tuning_db.operation import new_operation
+from tuning_db.errors import DatabaseError
+from tuning_db.operation import Operation, new_operation
+from tuning_db.store import Store
 
 WAIT = {"Prefer": "wait=30"}
 

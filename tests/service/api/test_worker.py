@@ -29,7 +29,10 @@ from service.planning.planner import PlanAnswer, PlanningError
 from service.settings import Settings, environment, load
 from service.version import VERSION
 from tests.support.stored_plans import chain, plan_of, store_plan
-from tuning_db import Conditions, Names, Operation, RequestKey, Store
+from tuning_db.operation import Operation
+from tuning_db.reading.graphs import Names
+from tuning_db.requests import Conditions, RequestKey
+from tuning_db.store import Store
 
 ROOT = Path(__file__).parents[3]
 KEY = graph_key(chain())

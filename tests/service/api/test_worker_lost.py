@@ -18,7 +18,11 @@ from service.planning import devices_here
 from service.settings import Settings, environment, load
 from tests.support.processes import gone, within
 from tests.support.stored_plans import DEVICE, chain
-from tuning_db import MAX_ATTEMPTS, Names, Operation, Store, operations
+from tuning_db import operations
+from tuning_db.operation import Operation
+from tuning_db.operations import MAX_ATTEMPTS
+from tuning_db.reading.graphs import Names
+from tuning_db.store import Store
 
 ROOT = Path(__file__).parents[3]
 LONGEST_SECONDS = 60.0

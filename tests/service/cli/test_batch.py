@@ -16,7 +16,7 @@ from service.jobs import PlanResult
 from tests.service.cli.conftest import GRAPH, Cli, Ended
 from tests.support.service_app import wire
 from tests.support.service_process import server
-from tuning_db import Store
+from tuning_db.store import Store
 
 KEY = "ab" * 32
 

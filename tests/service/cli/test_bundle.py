@@ -12,7 +12,8 @@ from tests.service.cli.conftest import Cli
 from tests.support import stored_plans
 from tests.support.devices import CUDA_DEVICE
 from tests.support.stored_plans import BINARY, chain, plan_of, put_plan, sha, store_plan
-from tuning_db import RequestKey, Store
+from tuning_db.requests import RequestKey
+from tuning_db.store import Store
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from service.settings import Settings
 from service.wording.key_prefixes import KEY_DIGITS
 from tests.service.cli.conftest import GRAPH, Cli
 from tests.support.stored_plans import chain, plan_of, put_plan, store_alike, store_plan
-from tuning_db import Store
+from tuning_db.store import Store
 
 TUNE_FIELDS = (
     "plan_key graph_key device target state cache time_us predicted_us unfused_us lower_bound_us search_gap "

@@ -17,7 +17,9 @@ from scheduler.interfaces import Forgetful
 from scheduler.tune import tune
 from tests.service.cli.conftest import Cli
 from tests.support.devices import CUDA_DEVICE
-from tuning_db import Names, RequestKey, Store
+from tuning_db.reading.graphs import Names
+from tuning_db.requests import RequestKey
+from tuning_db.store import Store
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 DEVICE = CUDA_DEVICE.model_copy(

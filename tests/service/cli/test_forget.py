@@ -10,7 +10,8 @@ from service.cli.commands import forget
 from service.version import VERSION
 from tests.service.cli.conftest import Cli
 from tests.support.stored_plans import DEVICE, chain
-from tuning_db import Conditions, RequestKey, Store
+from tuning_db.requests import Conditions, RequestKey
+from tuning_db.store import Store
 
 
 def test_a_failure_is_forgotten_for_the_request_alone(

@@ -14,7 +14,7 @@ from tests.service.api.test_worker import ended, submit
 from tests.service.cli.conftest import Cli
 from tests.support.service_app import running
 from tests.support.stored_plans import DEVICE
-from tuning_db import Store
+from tuning_db.store import Store
 
 
 @pytest.fixture

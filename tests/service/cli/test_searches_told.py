@@ -26,7 +26,9 @@ from service.planning.planner import PlanAnswer
 from service.wording.continued_search import Continued
 from tests.service.cli.conftest import Cli
 from tests.support.stored_plans import BINARY, DEVICE, chain, plan_of, sha
-from tuning_db import Names, RequestKey, Searched, Store
+from tuning_db.reading.graphs import Names
+from tuning_db.requests import RequestKey, Searched
+from tuning_db.store import Store
 
 
 def test_continue_says_what_it_came_to(cli: Cli, graph_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:

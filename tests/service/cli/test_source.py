@@ -14,7 +14,9 @@ from fusion_ir.records import Buffer, Plan, Ref, TensorMapSpec, Written
 from fusion_ir.text.printing import print_graph
 from tests.service.cli.conftest import Cli
 from tests.support.stored_plans import BINARY, DEVICE, chain, plan_of, sha, store_plan
-from tuning_db import Names, RequestKey, Store
+from tuning_db.reading.graphs import Names
+from tuning_db.requests import RequestKey
+from tuning_db.store import Store
 
 SOURCE = "// two ops\nvoid k(void* const* args) {}\n"
 

@@ -10,7 +10,7 @@ from fusion_ir.records import Numerics
 from tests.service.cli.conftest import Cli
 from tests.support.devices import CUDA_DEVICE
 from tests.support.stored_plans import DEVICE, chain, plan_of, put_plan
-from tuning_db import Store
+from tuning_db.store import Store
 
 SHOWS = (("source",), ("plans", "show"))
 

@@ -15,7 +15,7 @@ from service.transfer import export, places
 from tests.service.cli.conftest import Cli
 from tests.support.exports import changed, of_kind
 from tests.support.stored_plans import DEVICE, chain, plan_of, store_plan
-from tuning_db import Store
+from tuning_db.store import Store
 
 KEY = graph_key(chain())
 

@@ -15,7 +15,8 @@ from service.cli.commands.trials import FIELDS
 from tests.service.cli.conftest import GRAPH, Cli
 from tests.support.devices import CUDA_DEVICE
 from tests.support.stored_plans import DEVICE, chain, plan_of, sha, store_plan
-from tuning_db import Store, Trial
+from tuning_db.measurements import Trial
+from tuning_db.store import Store
 
 SEGMENT = plan_of(chain()).steps[0].segment_key
 

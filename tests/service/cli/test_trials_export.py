@@ -9,7 +9,7 @@ from fusion_ir.records import Measurement, Status
 from fusion_ir.text.printing import parse_graph, print_graph
 from tests.service.cli.conftest import Cli
 from tests.support.stored_plans import DEVICE, chain, plan_of, sha, store_plan
-from tuning_db import Store
+from tuning_db.store import Store
 
 GRAPH = parse_graph(print_graph(chain())).graph
 TEXT = print_graph(GRAPH)

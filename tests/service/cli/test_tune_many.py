@@ -14,7 +14,7 @@ from service.planning.planner import NOTHING_TIMED, PlanAnswer, PlanningError
 from tests.service.cli.conftest import GRAPH, Cli
 from tests.support.service_app import wire
 from tests.support.stored_plans import plan_of
-from tuning_db import DatabaseError
+from tuning_db.errors import DatabaseError
 
 
 @pytest.fixture

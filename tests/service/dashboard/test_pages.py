@@ -37,7 +37,8 @@ from service.wording.nodes import NodeWords
 from tests.support.service_app import Running, running, wire
 from tests.support.stored_plans import BINARY, DEVICE, chain, plan_of, put_plan, sha, store_alike, store_plan
 from tests.support.strict_page import page
-from tuning_db import Names, RequestKey
+from tuning_db.reading.graphs import Names
+from tuning_db.requests import RequestKey
 
 NASTY = "\"'><script>alert(1)</script>\n{{ 7*7 }}&amp;]]>"
 

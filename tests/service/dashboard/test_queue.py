@@ -19,7 +19,7 @@ from service.wording.queue_turns import MOST_RETRY_SECONDS
 from tests.support.service_app import Running, running, wire
 from tests.support.stored_plans import chain, sha, store_plan
 from tests.support.strict_page import page
-from tuning_db import Names
+from tuning_db.reading.graphs import Names
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from fusion_ir.records import Measurement, Plan, Status
 from service.dashboard.trials_view import FEW, Tried, trials_view
 from service.wording.trial_endings import beside_winner, ending
 from tests.support.stored_plans import DEVICE, chain, plan_of
-from tuning_db import Trial
+from tuning_db.measurements import Trial
 
 PLAN: Plan = plan_of(chain())  # of pointwise{lanes=8}
 NEVER = "never raced with the plan's"

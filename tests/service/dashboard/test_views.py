@@ -18,7 +18,7 @@ from service.wording.states import STATES
 from tests.support.service_app import running
 from tests.support.stored_plans import DEVICE, chain, plan_of, put_plan
 from tests.support.strict_page import page
-from tuning_db import Names
+from tuning_db.reading.graphs import Names
 
 NAMES = Names(("x",), ("y",))
 SPECIFIED = DEVICE.model_copy(update={"origin": "specified", "name": "Test H200"})

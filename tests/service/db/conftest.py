@@ -15,7 +15,7 @@ import psycopg
 import pytest
 
 from tests.service.db.samples import Samples
-from tuning_db import Store
+from tuning_db.store import Store
 
 ROOT = Path(__file__).parents[3]
 WORKER = Path(__file__).with_name("queue_worker.py")

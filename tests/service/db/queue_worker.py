@@ -3,7 +3,7 @@
 import sys
 
 from fusion_ir.records import Measurement, Status
-from tuning_db import Store
+from tuning_db.store import Store
 
 
 def drain(store: Store, owner: str) -> None:

@@ -5,7 +5,9 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from fusion_ir.records import Ceilings, Device, Measurement, Plan, Search, Status, Step, TensorSpec
-from tuning_db import Names, RequestKey, Store
+from tuning_db.reading.graphs import Names
+from tuning_db.requests import RequestKey
+from tuning_db.store import Store
 
 
 def sha(content: bytes | str) -> str:

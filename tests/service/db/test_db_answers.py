@@ -10,9 +10,9 @@ from sqlalchemy import text
 
 from fusion_ir.records import NUMERICS, Buffer, Plan, Search
 from tests.service.db.samples import Samples, sha
-from tuning_db import Conditions, RequestKey, Searched, Store
 from tuning_db.engine import Database
-from tuning_db.requests import WHOLE, State
+from tuning_db.requests import WHOLE, Conditions, RequestKey, Searched, State
+from tuning_db.store import Store
 
 NOW = Conditions("", "g++ 12", "0.1.0")
 LATER = replace(NOW, version="0.2.0")

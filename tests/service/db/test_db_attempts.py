@@ -3,8 +3,12 @@
 import pytest
 
 from tests.service.db.samples import Samples
-from tuning_db import MAX_ATTEMPTS, Conditions, FailureKey, NewItem, Operation, Store, Work
-from tuning_db.operations import BACK_OFF_SECONDS
+from tuning_db.batches import NewItem, Work
+from tuning_db.failures import FailureKey
+from tuning_db.operation import Operation
+from tuning_db.operations import BACK_OFF_SECONDS, MAX_ATTEMPTS
+from tuning_db.requests import Conditions
+from tuning_db.store import Store
 
 LEASE_SECONDS = 10.0
 NOW, LATER = Conditions("", "g++ 12", "1"), Conditions("", "g++ 13", "1")

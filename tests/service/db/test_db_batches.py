@@ -12,19 +12,14 @@ from fusion_ir.keys.graph_key import graph_key
 from fusion_ir.text.printing import print_graph
 from tests.service.db.test_db_queue import Clock
 from tests.support.stored_plans import chain, sha
-from tuning_db import (
-    MAX_ATTEMPTS,
-    Batch,
-    Ending,
-    KeyReused,
-    Names,
-    NewGraph,
-    NewItem,
-    Operation,
-    QueueFull,
-    Store,
-    Work,
-)
+from tuning_db.batch_endings import Ending
+from tuning_db.batches import Batch, NewItem, Work
+from tuning_db.errors import KeyReused, QueueFull
+from tuning_db.graphs import NewGraph
+from tuning_db.operation import Operation
+from tuning_db.operations import MAX_ATTEMPTS
+from tuning_db.reading.graphs import Names
+from tuning_db.store import Store
 
 GRAPH = NewGraph(graph_key(chain()), print_graph(chain()), Names(("x",), ("y",)))
 HIT = Ending("done", result="hit")

@@ -4,8 +4,8 @@ import pytest
 from sqlalchemy import event, text
 
 from tests.service.db.samples import Samples
-from tuning_db import Store
 from tuning_db.engine import Database
+from tuning_db.store import Store
 
 
 def _others(url: str) -> int:

@@ -11,9 +11,9 @@ import structlog
 from sqlalchemy import text
 
 from tests.service.db.samples import Samples, sha
-from tuning_db import DatabaseError, Store
 from tuning_db.engine import Database
-from tuning_db.store import WHOLE_SECONDS
+from tuning_db.errors import DatabaseError
+from tuning_db.store import WHOLE_SECONDS, Store
 
 
 def _run(url: str, statement: str, **values: object) -> None:

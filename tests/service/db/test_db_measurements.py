@@ -7,9 +7,12 @@ from sqlalchemy import text
 
 from fusion_ir.records import CompileReport, Measurement, Moment, Status, Surroundings
 from tests.service.db.samples import Samples, sha
-from tuning_db import Conditions, Store, Trial, schema
+from tuning_db import schema
 from tuning_db.checks import checksum
 from tuning_db.engine import Database
+from tuning_db.measurements import Trial
+from tuning_db.requests import Conditions
+from tuning_db.store import Store
 
 
 def conditioned(samples: Samples, **changed: object) -> Measurement:

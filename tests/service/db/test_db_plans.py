@@ -9,9 +9,12 @@ from sqlalchemy import text
 from fusion_ir.records import WIRE_VERSION, Buffer
 from tests.service.db.samples import Samples, sha
 from tests.support.stored_plans import store_alike
-from tuning_db import Conditions, Names, PlanFilter, RequestKey, Store
 from tuning_db.engine import Database
 from tuning_db.page_tokens import Position
+from tuning_db.plans import PlanFilter
+from tuning_db.reading.graphs import Names
+from tuning_db.requests import Conditions, RequestKey
+from tuning_db.store import Store
 
 
 def test_a_stored_plan_comes_back(store: Store, samples: Samples) -> None:

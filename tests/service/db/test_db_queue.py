@@ -8,7 +8,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tuning_db import MAX_ATTEMPTS, Operation, QueueFull, Store
+from tuning_db.errors import QueueFull
+from tuning_db.operation import Operation
+from tuning_db.operations import MAX_ATTEMPTS
+from tuning_db.store import Store
 
 Worker = Callable[..., "subprocess.Popen[str]"]
 

@@ -8,8 +8,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, multiple, rule
 
-from tuning_db import MAX_ATTEMPTS, Store
-from tuning_db.operations import BACK_OFF_SECONDS
+from tuning_db.operations import BACK_OFF_SECONDS, MAX_ATTEMPTS
+from tuning_db.store import Store
 
 SECONDS = 10.0
 

@@ -13,13 +13,16 @@ from sqlalchemy import insert, text
 
 from fusion_ir.records import Buffer, Reason
 from tests.service.db.samples import Samples, sha
-from tuning_db import Conditions, DatabaseError, NewGraph, Store, schema
+from tuning_db import schema
 from tuning_db.checks import checksum
 from tuning_db.content import put_content
 from tuning_db.devices import put_device
 from tuning_db.engine import Database
-from tuning_db.graphs import put_graphs
+from tuning_db.errors import DatabaseError
+from tuning_db.graphs import NewGraph, put_graphs
 from tuning_db.models import Base, PlanRow
+from tuning_db.requests import Conditions
+from tuning_db.store import Store
 
 NEWEST = schema.revisions()[-1]
 

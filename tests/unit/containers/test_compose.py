@@ -13,7 +13,7 @@ from service.api.middleware import LOOPBACK_NAMES, host_names
 from service.server import is_loopback
 from service.settings import Settings, load
 from tests.support.dockerfile import DOCKER, ROOT, stages
-from tuning_db import shown
+from tuning_db.engine import shown
 
 FILE = DOCKER / "compose.yaml"
 COMPOSE: dict[str, Any] = yaml.safe_load(FILE.read_text())
