@@ -78,9 +78,7 @@ class Database:
     def cached(
         self, table: str, key: str, statement: str, values: Mapping[str, Any] | None = None
     ) -> Sequence[Row[Any]]: ...
-    def cached(
-        self, table: str, key: str, statement: Any, values: Mapping[str, Any] | None = None
-    ) -> Sequence[Row[Any]]:
+    def cached(self, table: str, key: str, statement: Any, values: Mapping[str, Any] | None = None) -> Any:
         """Every row of one SELECT from a table of the cache: none, and a line in the log, where they cannot be read."""
         try:
             return self._read(statement, values)

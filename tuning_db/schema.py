@@ -10,13 +10,7 @@ from sqlalchemy import Connection, inspect, text
 
 from tuning_db.engine import BUSY_SECONDS, FAILURES, Database
 from tuning_db.errors import DatabaseError
-
-VERSIONS = Path(__file__).with_name("migrations") / "versions"
-
-
-def revisions() -> tuple[str, ...]:
-    """The revisions that this version knows, oldest first: each migration's file begins with its own."""
-    return tuple(sorted(path.name.partition("_")[0] for path in VERSIONS.glob("[0-9]*_*.py")))
+from tuning_db.revisions import revisions
 
 
 def current(database: Database) -> str | None:

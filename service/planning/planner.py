@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from codegen.devices.ceilings import MEASURING
 from codegen.devices.detection import detect
@@ -21,7 +21,10 @@ from service.wording.continued_search import Continued
 from service.wording.failures import problem_before
 from tuning_db.reading.graphs import Names
 from tuning_db.requests import Conditions, RequestKey, Resolved, Searched
-from tuning_db.store import Store
+
+if TYPE_CHECKING:
+    from tuning_db.reading.sqlite_hits import SqliteHits
+    from tuning_db.store import Store
 
 NOTHING_TIMED = "nothing was timed"
 # Errors by which a fault in the search's own code shows, in every repetition; files, memory and devices fail otherwise.
@@ -59,7 +62,7 @@ def plan_graph(
     named: NamedGraph,
     target: str,
     budget: Budget,
-    store: Store,
+    store: "Store",
     cache: ObjectCache,
     progress: Progress | None = None,
     *,
@@ -82,16 +85,14 @@ def plan_graph(
     there ends it without. A search that ends without a plan is noted, and not made again until that is out of date.
     Raises DeviceError, DatabaseError, PlanningError (of which FailedBefore), RequestError, NoPlan.
     """
-    device = detect(target, cache, on_measuring=None if tell is None else partial(tell, MEASURING))
-    request = RequestKey(graph_key(named.graph), device.class_key, numerics, tenant, memory_bytes=budget.memory_bytes)
-    now = Conditions.of_device(device, VERSION)
+    device, request, now = _asked(named, target, budget, cache, numerics, tenant, tell)
     found = store.resolve(request, now, budget.seconds)
     if found is None or found.due or again:
         store.put_graph(request.graph_key, print_graph(named.graph), Names.of_graph(named))
     if found is None:  # a plan whose graph was damaged answers again
         found = store.resolve(request, now, budget.seconds)
     if found is not None and not found.due and not again:
-        return PlanAnswer(Plan.model_validate_json(found.body), found.plan_key, "hit", found.state, found.cut_short)
+        return _hit(found)
     failure = None if again else store.failure(request, now, budget.seconds)
     if failure is not None:
         raise FailedBefore(problem_before(failure))
@@ -122,6 +123,41 @@ def plan_graph(
     if kept is None:  # evicted, or damaged, meanwhile
         raise PlanningError(f"plan {plan_key} was as good as what the search found, and is not stored any more")
     return PlanAnswer(kept.plan(), kept.plan_key, "miss", kept.state, kept.cut_short, continued)
+
+
+def plain_hit(
+    named: NamedGraph,
+    target: str,
+    budget: Budget,
+    hits: "SqliteHits",
+    cache: ObjectCache,
+    *,
+    numerics: Numerics = "reassociate",
+    tell: Callable[[str], None] | None = None,
+) -> PlanAnswer | None:
+    """`plan_graph` where that would answer from the database and change nothing in it; None where it would not."""
+    _, request, now = _asked(named, target, budget, cache, numerics, "", tell)
+    found = hits.resolve(request, now, budget.seconds)
+    return None if found is None else _hit(found)
+
+
+def _asked(
+    named: NamedGraph,
+    target: str,
+    budget: Budget,
+    cache: ObjectCache,
+    numerics: Numerics,
+    tenant: str,
+    tell: Callable[[str], None] | None,
+) -> tuple[Device, RequestKey, Conditions]:
+    """The device that a plan is asked for, the request, and the present conditions."""
+    device = detect(target, cache, on_measuring=None if tell is None else partial(tell, MEASURING))
+    request = RequestKey(graph_key(named.graph), device.class_key, numerics, tenant, memory_bytes=budget.memory_bytes)
+    return device, request, Conditions.of_device(device, VERSION)
+
+
+def _hit(found: Resolved) -> PlanAnswer:
+    return PlanAnswer(found.plan(), found.plan_key, "hit", found.state, found.cut_short)
 
 
 def about_to_search(found: Resolved | None, request: RequestKey, seconds: float) -> str:

@@ -1,12 +1,16 @@
 """Problems of a search that failed, now or before, in words."""
 
+from typing import TYPE_CHECKING
+
 from pydantic import ValidationError
 
 from service.errors import Problem, problem
 from service.wording import formatting
-from tuning_db.failures import Failure
 from tuning_db.requests import Conditions, RequestKey
-from tuning_db.store import Store
+
+if TYPE_CHECKING:
+    from tuning_db.failures import Failure
+    from tuning_db.store import Store
 
 
 def problem_in(error: str | None) -> Problem:
@@ -17,7 +21,7 @@ def problem_in(error: str | None) -> Problem:
         return problem("tuning-failed", error or "The worker gave no reason.")
 
 
-def failed_before(store: Store, request: RequestKey, now: Conditions, seconds: float) -> Problem | None:
+def failed_before(store: "Store", request: RequestKey, now: Conditions, seconds: float) -> Problem | None:
     """The problem that a search for a request ended with, where it is not made again. None where one may be made, and
     where there is a plan: if that was a miss, it answers again once its graph is stored. Raises DatabaseError."""
     failure = store.failure(request, now, seconds)
@@ -26,7 +30,7 @@ def failed_before(store: Store, request: RequestKey, now: Conditions, seconds: f
     return problem_before(failure)
 
 
-def problem_before(failure: Failure) -> Problem:
+def problem_before(failure: "Failure") -> Problem:
     """The problem for a request whose search is not made again: how that search ended, when, and what it takes to have
     another one made."""
     at = formatting.moment(failure.created)

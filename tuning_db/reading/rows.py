@@ -1,4 +1,4 @@
-"""What statements are run by: a database that many threads share, or one SQLite file for one hit."""
+"""The reader that statements are run by: a database that many threads share, or one SQLite file for one hit."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol

@@ -2,4 +2,4 @@
 
 NAME = "object cache"
 BYTES = 32
-SEAL = f"SELECT secret FROM seals WHERE name = '{NAME}'"
+SEAL = f"SELECT name, secret FROM seals WHERE name = '{NAME}'"

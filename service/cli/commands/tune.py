@@ -37,13 +37,14 @@ from service.cli.options import (
 from service.cli.plan_view import KEY_DIGITS, plan_view
 from service.cli.sampler_option import Sampler
 from service.cli.terminal import out, print_json, search_progress, show
-from service.planning.planner import NOTHING_TIMED, plan_graph
+from service.planning.planner import NOTHING_TIMED, PlanAnswer, plain_hit, plan_graph
 from service.settings import Settings, load
 from service.wording.naming import Naming
-from tuning_db.store import Store
+from tuning_db.reading.sqlite_hits import SqliteHits
 
 if TYPE_CHECKING:
     from service.cli.server_client import Remote
+    from tuning_db.store import Store
 
 
 def tune(
@@ -77,6 +78,12 @@ def tune(
         raise bad_input("--continue: goes without --server; a server searches again for a request of more --seconds")
     if again and not budget.seconds:
         raise bad_input("--continue: expected --seconds above 0, got 0")
+    named = None if several else read_graph(graphs[0], format_, shapes)
+    if named is not None and server is None and not again:
+        answer = _found(named, settings, budget, numerics)
+        if answer is not None:
+            _print(answer, Naming.of_graph(named), json)
+            return
     with ExitStack() as stack:
         interrupts = Interrupts()
         if server is not None:
@@ -87,19 +94,36 @@ def tune(
             asked = {"target": target, "budget": budget, "numerics": numerics, "sampler": sampler}
             ask = partial(tune_remotely, remote=remote, **asked)
         else:
+            from tuning_db.store import Store  # noqa: PLC0415  all that it stores with, which a hit does without
+
             store = stack.enter_context(Store(settings.db))
             segments_of = store.segments_of
             here = partial(tune_here, store=store, settings=settings, budget=budget, numerics=numerics, again=again)
             ask = partial(here, interrupts=interrupts, silent=several)
         if several or server is None:
             stack.enter_context(interrupts)
-        if several:
-            from service.cli.tune_many import tune_many  # noqa: PLC0415  the same
-
-            tune_many(graph_files(graphs), format_, ask, segments_of, interrupts, json=json)
+        if named is not None:
+            _print(ask(named), Naming.of_graph(named), json)
             return
-        named = read_graph(graphs[0], format_, shapes)
-        _print(ask(named), Naming.of_graph(named), json)
+        from service.cli.tune_many import tune_many  # noqa: PLC0415  the same
+
+        tune_many(graph_files(graphs), format_, ask, segments_of, interrupts, json=json)
+
+
+def _found(named: NamedGraph, settings: Settings, budget: Budget, numerics: Numerics) -> Answer | None:
+    """The stored plan where all that is left to do is to show it; None where `tune_here` has to look."""
+    hits = SqliteHits.opened(settings.db)
+    if hits is None:
+        return None
+    with hits, search_progress(budget.seconds) as progress:
+        cache = ObjectCache(settings.cache, hits.seal)
+        found = plain_hit(named, settings.target, budget, hits, cache, numerics=numerics, tell=progress.tell)
+    return None if found is None else _answer(found, settings, hits.place)
+
+
+def _answer(found: PlanAnswer, settings: Settings, place: str) -> Answer:
+    told = {"cut_short": found.cut_short, "continued": found.continued}
+    return Answer(found.plan, settings.target, found.state, found.cache, place, **told)
 
 
 def _print(answer: Answer, naming: Naming, json: bool) -> None:
@@ -126,7 +150,7 @@ def search_budget(
 
 def tune_here(
     named: NamedGraph,
-    store: Store,
+    store: "Store",
     settings: Settings,
     budget: Budget,
     numerics: Numerics = "reassociate",
@@ -147,8 +171,7 @@ def tune_here(
 
         asked = {"numerics": numerics, "again": again, "tell": tell}
         found = plan_graph(named, settings.target, budget, store, cache, told, **asked)
-    told = {"cut_short": found.cut_short, "continued": found.continued}
-    return Answer(found.plan, settings.target, found.state, found.cache, store.place, **told)
+    return _answer(found, settings, store.place)
 
 
 def tune_remotely(

@@ -22,9 +22,10 @@ from tuning_db.errors import DatabaseError
 from tuning_db.graphs import NewGraph, put_graphs
 from tuning_db.models import Base, PlanRow
 from tuning_db.requests import Conditions
+from tuning_db.revisions import revisions
 from tuning_db.store import Store
 
-NEWEST = schema.revisions()[-1]
+NEWEST = revisions()[-1]
 
 
 def _path(url: str) -> Path:
@@ -34,7 +35,7 @@ def _path(url: str) -> Path:
 def _old(url: str, samples: Samples) -> None:
     """A database at the first revision, with a row in it."""
     database = Database(url)
-    schema.prepare(database, upgrade=False, target=schema.revisions()[0])
+    schema.prepare(database, upgrade=False, target=revisions()[0])
     row = {"key": sha("old"), "text": "old", "device": samples.device.class_key}
     with database.write() as connection:
         connection.execute(text("INSERT INTO sources (sha256, text) VALUES (:key, :text)"), row)
@@ -49,8 +50,8 @@ def test_migrations_build_what_the_models_say(store: Store, url: str) -> None:
         tables = set(Base.metadata.tables)
     database.close()
     assert tables >= {"graphs", "devices", "requests", "plans", "binaries", "sources", "measurements", "operations"}
-    assert store.revision() == schema.revisions()[-1]
-    assert store.upgrade() == schema.revisions()[-1]
+    assert store.revision() == revisions()[-1]
+    assert store.upgrade() == revisions()[-1]
     store.ping()
 
 
@@ -94,7 +95,7 @@ def test_an_older_sqlite_file_is_upgraded_after_a_copy(sqlite_url: str, samples:
     _old(sqlite_url, samples)
     assert schema.revision_of(sqlite_url) == "0001"
     with Store(sqlite_url) as store:
-        assert store.revision() == schema.revisions()[-1]
+        assert store.revision() == revisions()[-1]
         assert store.source(sha("old")) == "old"
         store.submit("tune", "{}")
     (copy,) = _path(sqlite_url).parent.glob("*.backup")
@@ -110,7 +111,7 @@ def test_an_older_sqlite_file_is_upgraded_after_a_copy(sqlite_url: str, samples:
 def test_answers_of_before_keep_answering(url: str, samples: Samples) -> None:
     """Revision 6 had no copies of what a plan takes and needs, and checksums without them; an interrupted search was
     known by a reason in its plan, and stored as stale where nothing was timed."""
-    before = schema.revisions()[5]
+    before = revisions()[5]
     interrupted = (Reason(kind="cap", text="the search was interrupted"),)
     plans = {
         samples.request(): samples.plan().model_copy(update={"buffers": (Buffer(bytes=100),)}),
