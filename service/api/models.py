@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
-from fusion_ir.formats.side_file import SideModel
+from fusion_ir.formats.side_json import SideModel
 from fusion_ir.records import Device, Numerics, Plan
 from service.errors import Problem
 from service.settings import TARGET, TARGET_WORDS

@@ -5,7 +5,7 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
-from fusion_ir.formats.side_file import SideInput, SideModel
+from fusion_ir.formats.side_json import SideInput, SideModel
 from service.api.batch_models import BatchLine
 from service.errors import MEDIA_TYPE, Problem
 

@@ -15,7 +15,8 @@ from fusion_ir.errors import FormatError
 from fusion_ir.formats import read
 from fusion_ir.formats.json.strict_json import decode, load_json
 from fusion_ir.formats.json.wire import from_wire
-from fusion_ir.formats.side_file import NOTHING, SHAPES, SideFile, side_file
+from fusion_ir.formats.side_file import NOTHING, SHAPES, SideFile
+from fusion_ir.formats.side_json import side_file
 from fusion_ir.keys.graph_key import graph_key
 from service.api.batch_models import CUSTOM_ID
 from service.api.models import ResolveRequest

@@ -7,7 +7,7 @@ from fusion_ir.core.limits import LIMITS
 from fusion_ir.core.named import NamedGraph
 from fusion_ir.errors import FormatError
 from fusion_ir.formats import read
-from fusion_ir.formats.side_file import NOTHING, SHAPES, SideFile, read_side_file
+from fusion_ir.formats.side_file import NOTHING, SHAPES, SideFile
 from service.cli.errors import bad_input, in_file
 from service.cli.near_files import near_files
 from service.cli.plan_key import PREFIX
@@ -41,6 +41,8 @@ def read_graph(argument: str, format_: str | None = None, shapes: str | None = N
 
 
 def _side_file(argument: str) -> SideFile:
+    from fusion_ir.formats.side_json import read_side_file  # noqa: PLC0415  most graphs come without one
+
     try:
         return read_side_file(read_bytes(argument, LIMITS.body_bytes))
     except FormatError as error:

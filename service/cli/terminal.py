@@ -36,7 +36,9 @@ class SafeConsole(Console):
 
 def out() -> Console:
     """Console on today's stdout (tests replace it)."""
-    return SafeConsole(width=None if sys.stdout.isatty() else _plain_width(), highlight=False, soft_wrap=False)
+    return SafeConsole(
+        width=None if sys.stdout.isatty() else _plain_width(), highlight=False, emoji=False, soft_wrap=False
+    )
 
 
 def _plain_width() -> int:
@@ -46,7 +48,7 @@ def _plain_width() -> int:
 
 def err() -> Console:
     """Console on stderr."""
-    return SafeConsole(stderr=True, highlight=False, soft_wrap=True)
+    return SafeConsole(stderr=True, highlight=False, emoji=False, soft_wrap=True)
 
 
 def show(*renderables: RenderableType) -> None:

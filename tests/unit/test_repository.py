@@ -80,7 +80,8 @@ LATER = {
     "service/cli/app.py": {"service.version", "service.cli.terminal"},
     "service/cli/commands/source.py": {"codegen.standalone"},
     "service/cli/commands/trials_export.py": {"scheduler.tuning.study_export"},
-    "service/cli/commands/tune.py": {"service.cli.server_client", "service.cli.tune_many"},
+    "service/cli/commands/tune.py": {"service.cli.server_client", "service.cli.tune_many", "tuning_db.store"},
+    "service/cli/graph_argument.py": {"fusion_ir.formats.side_json"},
     "service/planning/planner.py": {"service.planning.search"},
     "tuning_db/schema.py": {"tuning_db.upgrading"},
 }

@@ -19,7 +19,7 @@ import pytest
 from codegen.sandbox.object_cache import CacheError
 from service.app import create_app
 from service.cli.app import main
-from service.cli.terminal import SafeConsole
+from service.cli.terminal import SafeConsole, out, say
 from service.process import interruption, logs
 from service.settings import OTHER_VARIABLES, SettingsError, load
 from service.wording.formatting import visible
@@ -76,6 +76,12 @@ def test_escapes_are_shown_not_sent() -> None:
     assert isinstance(file, io.StringIO)
     told = re.sub(r"\x1b\[[0-9;]*m", "", file.getvalue())  # the colours are the console's own
     assert not set(told) & set("\x1b\x07\x9b\u202e\r")
+
+
+def test_a_text_is_printed_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    for print_ in (say, out().print):
+        print_(":x: and :smile: are names")
+    assert "".join(capsys.readouterr()).count(":x: and :smile: are names\n") == 2
 
 
 def test_a_message_of_the_log_is_one_line() -> None:

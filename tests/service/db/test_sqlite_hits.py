@@ -40,7 +40,7 @@ DAMAGE = (
 
 
 def read(url: str, request: RequestKey, now: Conditions = NOW, seconds: float = 0.0) -> Resolved | None:
-    """What SqliteHits gives. Of damage that it finds it logs nothing, but that a hit could not be counted."""
+    """The answer of SqliteHits, which logs of damage nothing, but that a hit could not be counted."""
     with structlog.testing.capture_logs() as logs:
         hits = SqliteHits.opened(url)
         if hits is None:

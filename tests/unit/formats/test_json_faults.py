@@ -13,7 +13,7 @@ import pytest
 from fusion_ir.errors import FormatError
 from fusion_ir.formats.json.wire import WireGraph, from_wire
 from fusion_ir.formats.nvfuser import python_words
-from fusion_ir.formats.side_file import SideModel, read_side_file
+from fusion_ir.formats.side_json import SideModel, read_side_file
 
 Json = dict[str, Any]
 Path = tuple[str | int, ...]

@@ -7,7 +7,8 @@ import pytest
 from fusion_ir.dtype import DTYPES
 from fusion_ir.errors import FormatError
 from fusion_ir.formats import READERS, SideFile, read
-from fusion_ir.formats.side_file import NOTHING, SideModel, read_side_file
+from fusion_ir.formats.side_file import NOTHING
+from fusion_ir.formats.side_json import SideModel, read_side_file
 
 WHOLE = {
     "extents": {"i0": 4096},
