@@ -5,6 +5,7 @@ A function makes one array of arrays of equal length: `extern "C" void NAME(cons
 
 import ctypes
 import hashlib
+import json
 import os
 import shutil
 import subprocess
@@ -24,6 +25,7 @@ from codegen.toolchain.elf import symbol_bytes
 from fusion_ir.arithmetic.conversions import dtype_of
 from fusion_ir.dtype import DTYPES, DType
 from testing.emulated_kernels import compiler
+from testing.objects import headers, machine, objects, program
 
 INCLUDE = Path(__file__).resolve().parents[1] / "codegen" / "include"
 FLAGS = "-std=c++17 -O3 -ffp-contract=off -fno-math-errno -fno-trapping-math -fPIC -shared -Wall -Werror".split()
@@ -125,15 +127,32 @@ def _folder() -> Path:
 @lru_cache
 def build(source: str, spelling: Spelling = NATIVE) -> Library:
     """Compiles `source` below the include of the spelling's header."""
-    digest = hashlib.sha256(f"{spelling}{source}".encode()).hexdigest()[:16]
-    file, library = _folder() / f"{digest}.cc", _folder() / f"{digest}.so"
-    file.write_text(f'#include "{spelling.header}"\n{source}')
-    command = [*spelling.compiler, *FLAGS, *spelling.flags, f"-I{INCLUDE}", str(file), "-o", str(library)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, f"{' '.join(command)}\n{done.stderr[:4000]}"
+    text = f'#include "{spelling.header}"\n{source}'
+    command = [*spelling.compiler, *FLAGS, *spelling.flags, f"-I{INCLUDE}"]
+    library = compiled_library(text, command)
     if "-DFP_EMULATE" in spelling.flags:
         compiler()  # loads what checks the accesses of kernels, and lets those of functions alone
     return Library(library)
+
+
+def compiled_library(source: str, command: Sequence[str]) -> Path:
+    """The shared library that a compiler makes of a source. command: without the names of files; its program is no
+    test's own."""
+    digest = hashlib.sha256(json.dumps([source, *command]).encode()).hexdigest()[:16]
+    file, library = _folder() / f"{digest}.cc", _folder() / f"{digest}.so"
+
+    def make() -> bytes:
+        file.write_text(source)
+        done = subprocess.run([*command, str(file), "-o", str(library)], capture_output=True, text=True, timeout=300)
+        assert done.returncode == 0, f"{' '.join(command)}\n{done.stderr[:4000]}"
+        return library.read_bytes()
+
+    identity = program(command[:1])
+    data = objects().get(["library", str(identity), machine(), *headers(command[1:]), source], make)
+    if not library.exists():
+        assert data is not None
+        library.write_bytes(data)
+    return library
 
 
 def build_functions(functions: Iterable[Function], spelling: Spelling = NATIVE) -> Library:

@@ -10,12 +10,39 @@ from pathlib import Path
 
 import pytest
 
+from testing.objects import VARIABLE, Keeping, objects
 from tests.support.whole import SEED, WHOLE, some
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Draws the seed of this run, before there are workers, which inherit it."""
+    """Draws the seed of this run and names its folder of compiled files, before there are workers, which inherit
+    both."""
     os.environ.setdefault(SEED, str(secrets.randbelow(10**6)))
+    if VARIABLE not in os.environ and hasattr(config, "cache"):
+        os.environ[VARIABLE] = str(config.cache.mkdir("objects"))
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Bounds what the next run finds; the process that began the run does so, last."""
+    if "PYTEST_XDIST_WORKER" not in os.environ and VARIABLE in os.environ:
+        objects().trim()
+
+
+KEEPING = Keeping()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def compilers_keep() -> Iterator[None]:
+    """Compilers in the processes of tests take what an earlier test, or run, compiled, see `testing.objects`."""
+    with pytest.MonkeyPatch.context() as patch:
+        KEEPING.install(patch.setattr)
+        yield
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Tests marked `compiles` are about compilers, or about what happens while they work: nothing is taken there."""
+    KEEPING.active = item.get_closest_marker("compiles") is None
 
 
 def pytest_report_header(config: pytest.Config) -> str:

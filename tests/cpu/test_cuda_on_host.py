@@ -5,9 +5,7 @@ good as any.
 """
 
 import ctypes
-import subprocess
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -20,6 +18,7 @@ from fusion_ir.core.graph import Graph
 from fusion_ir.reference.sample_inputs import sample_inputs
 from testing import emulated_kernels as emulated
 from testing.random_graphs import Seeded, any_graph, pointwise_graph
+from testing.vec_harness import compiled_library
 from tests.support.devices import CPU_DEVICE, CUDA_DEVICE
 
 FLAGS = (
@@ -56,10 +55,8 @@ def cases(seeds: range) -> list[Case]:
     return found
 
 
-def build(path: Path, text: str) -> ctypes.CDLL:
-    path.with_suffix(".cpp").write_text(text)
-    subprocess.run(["g++", *FLAGS, "-o", str(path), str(path.with_suffix(".cpp"))], check=True, timeout=280)
-    return ctypes.CDLL(str(path))
+def build(text: str) -> ctypes.CDLL:
+    return ctypes.CDLL(str(compiled_library(text, ("g++", *FLAGS))))
 
 
 def outputs(graph: Graph) -> list[np.ndarray]:
@@ -85,11 +82,11 @@ def tensors(graph: Graph, pointers: list[int], got: list[np.ndarray]) -> list[Te
 
 @pytest.mark.parametrize("part", range(4))
 @pytest.mark.sweep(0.5)
-def test_cuda_print_gives_the_bits_of_the_cpp_print(part: int, tmp_path: Path) -> None:
+def test_cuda_print_gives_the_bits_of_the_cpp_print(part: int) -> None:
     made = cases(range(500 + 15 * part, 515 + 15 * part))
     cpu_kernels = {c.cpu.entry: c.cpu.source for c in made}
     cuda_kernels = list({k.entry: k for c in made for k in c.cuda}.values())
-    cpu = build(tmp_path / "cpu.so", '#include "loops_cpu.h"\n' + "\n".join(cpu_kernels.values()))
+    cpu = build('#include "loops_cpu.h"\n' + "\n".join(cpu_kernels.values()))
     emulations = {e.entry: e for e in emulated.build(cuda_kernels)}
     for case in made:
         inputs = sample_inputs(case.graph, seed=part)

@@ -23,6 +23,8 @@ from codegen.toolchain.cpu import CpuCompiler, find_compiler
 from codegen.toolchain.runtime import runtime_library
 from tests.support.processes import gone, within
 
+pytestmark = pytest.mark.compiles
+
 ROOT = Path(__file__).resolve().parents[2]
 OURS = ("codegen", "fusion_ir", "scheduler", "service", "tuning_db")
 # A person types these; the demo starts the command line as they would.

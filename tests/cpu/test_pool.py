@@ -21,6 +21,8 @@ from codegen.toolchain.cpu import CpuCompiler, find_compiler
 from codegen.toolchain.runtime import runtime_library
 from tests.support.kernels import bare_headers
 
+pytestmark = pytest.mark.compiles
+
 COUNT = """extern "C" void count(void* const* args, long task, long tasks) {
   __atomic_fetch_add((long*)args[0] + task, 1 + 1000 * tasks, __ATOMIC_RELAXED);
 }"""

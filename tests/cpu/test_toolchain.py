@@ -24,6 +24,8 @@ from codegen.toolchain.runtime import runtime_library
 from fusion_ir.records import CompileReport, Status
 from tests.support.kernels import SUM, bare_headers, sum_kernel
 
+pytestmark = pytest.mark.compiles
+
 MakeBuilder = Callable[..., Builder]
 
 

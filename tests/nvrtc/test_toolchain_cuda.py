@@ -16,6 +16,8 @@ from codegen.workbench.workbench import Workbench
 from fusion_ir.records import Device, Status
 from tests.support.kernels import bare_headers, sum_graph
 
+pytestmark = pytest.mark.compiles
+
 ARCHITECTURES = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90a", "sm_100a", "sm_120")
 
 
