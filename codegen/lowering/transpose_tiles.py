@@ -57,8 +57,9 @@ def turned(writes: Sequence[Write], lane: Axis) -> Turned:
 def cut_axis(
     writes: Sequence[Write], axis: Axis, most: int, unit: int, axes: Axes, tiles: dict[Axis, tuple[Axis, int]]
 ) -> tuple[list[Write], Axis | None, Axis]:
-    """Cuts an axis into tiles of about equal size, a multiple of `unit` of at most `most` elements, and adds them to
-    `tiles`. Returns the writes, the axis over the tiles (None where one tile holds all) and the axis within."""
+    """Cuts an axis into tiles of about equal size, a multiple of `unit` of at most `most` elements, or one `unit` where
+    that is more, and adds them to `tiles`. Returns the writes, the axis over the tiles (None where one tile holds all)
+    and the axis within."""
     even = -(-axis.extent // -(-axis.extent // most))
     size = min(-(-even // unit), max(most // unit, 1)) * unit
     if size >= axis.extent:

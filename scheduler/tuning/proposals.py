@@ -10,7 +10,7 @@ from scheduler.tuning.schedule_space import ScheduleSpace
 def check_installed(sampler: str) -> None:
     """Raises RequestError where schedules cannot be chosen by this sampler here."""
     if sampler != "fuseplan":
-        from scheduler.tuning.samplers import check  # noqa: PLC0415  see below
+        from scheduler.tuning.samplers import check  # noqa: PLC0415  with Optuna, as in `proposals`
 
         check(sampler)
 

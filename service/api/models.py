@@ -121,7 +121,7 @@ class PlanPage(BaseModel):
 
 
 class GraphModel(BaseModel):
-    """A stored graph: canonical text, and the names of whoever sent it first."""
+    """A stored graph: canonical text, and the names that it was sent with last."""
 
     graph_key: Key
     text: str

@@ -14,6 +14,7 @@ MANY = 20  # reasons of a kind that are shown unasked
 NAMED = 3  # nodes of a contraction that its heading says the ops of
 OPEN = {"not_fused": MANY, "rejected": 3, "measured_worse": MANY, "predicted_worse": MANY}  # why kernels are apart
 UNTRIED = "Not tried before the search ended"
+GO_ON = "a request with more seconds goes on"
 REASON_TITLES = {
     "not_fused": "Why not fused",
     "rejected": "Refused by a kernel family",
@@ -67,9 +68,9 @@ def reason_groups(plan: Plan) -> list[ReasonGroup]:
     """Reasons by kind. Groups on why kernels are apart are open, unless they have many reasons. The first group, always
     open, has the pairs of kernels that the search had no time for, by expected gain, the largest first."""
     pairs = sorted((r for r in plan.reasons if _is_untried_pair(r)), key=_gain_us, reverse=True)
-    groups = [ReasonGroup(UNTRIED, True, pairs, untried(plan, pairs))] if pairs else []
+    groups = [ReasonGroup(UNTRIED, True, pairs, untried(plan, pairs, GO_ON))] if pairs else []
     return groups + [
-        ReasonGroup(title, len(reasons) <= OPEN.get(kind, 0), reasons, untried(plan, reasons))
+        ReasonGroup(title, len(reasons) <= OPEN.get(kind, 0), reasons, untried(plan, reasons, GO_ON))
         for kind, title in REASON_TITLES.items()
         if (reasons := [r for r in plan.reasons if r.kind == kind and not _is_untried_pair(r)])
     ]

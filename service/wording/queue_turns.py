@@ -1,6 +1,7 @@
 """Latest times at which waiting operations of the queue start and running ones end, by the budgets of searches."""
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 
 from pydantic import ValidationError
@@ -30,18 +31,23 @@ def left_seconds(operation: Operation, now: float) -> float | None:
 def turns(running: Sequence[Operation], waiting: Sequence[Operation], now: float) -> list[float | None]:
     """Most seconds until each of `waiting`, in turn, starts, if searches end with their budgets.
 
-    The workers that have its device, as many as operations run for it, share all work before it: what is left of the
-    running searches, and the budgets of those that wait before it. None where nothing runs, or something is beyond its
-    budget.
+    The workers that have its device, as many as operations run for it, share the work for that device before it: what
+    is left of the running searches, and the budgets of those that wait before it. None where nothing runs for the
+    device, or something is beyond its budget.
     """
-    left = [left_seconds(operation, now) for operation in running]
-    ahead = math.nan if not left or any(s is None or s < 0 for s in left) else sum(s for s in left if s is not None)
+    ahead: dict[str | None, float] = {}
+    for operation in running:
+        left = left_seconds(operation, now)
+        left = math.nan if left is None or left < 0 else left
+        ahead[operation.device_key] = ahead.get(operation.device_key, 0.0) + left
+    workers = Counter(operation.device_key for operation in running)
     found: list[float | None] = []
     for operation in waiting:
-        workers = sum(other.device_key == operation.device_key for other in running) or 1
-        found.append(None if math.isnan(ahead) else ahead / workers)
+        device = operation.device_key
+        work = ahead.get(device, math.nan)
+        found.append(None if math.isnan(work) else work / workers[device])
         job = job_of(operation)
-        ahead += math.nan if job is None else job.seconds
+        ahead[device] = work + (math.nan if job is None else job.seconds)
     return found
 
 

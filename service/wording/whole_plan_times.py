@@ -49,15 +49,15 @@ def is_untried(reason: Reason) -> bool:
     return reason.kind in ("predicted_worse", "cap") and any(not cost.measured for cost in costs)
 
 
-def untried(plan: Plan, reasons: Sequence[Reason]) -> str:
+def untried(plan: Plan, reasons: Sequence[Reason], on: str) -> str:
     """A warning about the reasons that rest on predictions, for a timed plan whose search was cut short; "" where there
-    are none, and for other plans."""
+    are none, and for other plans. on: how the reader goes on with the search."""
     if not plan.search.cut_short or plan.time_us is None or not any(map(is_untried, reasons)):
         return ""
     off = off_by(plan)
     return (
         "not tried: the search was cut short; predictions may be off by a factor of two"
-        f"{f' ({off})' if off else ''}; go on with --continue"
+        f"{f' ({off})' if off else ''}; {on}"
     )
 
 

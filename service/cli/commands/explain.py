@@ -91,7 +91,7 @@ def _why(plan: Plan, words: NodeWords, *, whole_graph: bool) -> Iterator[Rendera
         reasons = [r for r in plan.reasons if r.kind == kind]
         if reasons:
             yield Padding(Text(title, style="bold"), (1, 0, 0, 1))
-            if doubt := untried(plan, reasons):
+            if doubt := untried(plan, reasons, "go on with --continue"):
                 yield Padding(Text(doubt, style="yellow"), (0, 0, 0, 3))
             shared = _shared(reasons)
             yield from (Padding(_reason(r, words, shared), (0, 0, 0, 3)) for r in reasons)

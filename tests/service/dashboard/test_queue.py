@@ -15,10 +15,11 @@ from service.dashboard import routes
 from service.dashboard.queue_view import FAILED_SECONDS, failed, queue
 from service.errors import PROBLEM_TYPES, problem
 from service.jobs import PLAN, PlanJob
-from service.wording.queue_turns import MOST_RETRY_SECONDS
+from service.wording.queue_turns import MOST_RETRY_SECONDS, turns
 from tests.support.service_app import Running, running, wire
 from tests.support.stored_plans import chain, sha, store_plan
 from tests.support.strict_page import page
+from tuning_db.operation import Operation, OperationState
 from tuning_db.reading.graphs import Names
 
 
@@ -137,6 +138,25 @@ def test_what_waits_says_when_it_starts_at_the_latest(service: Running) -> None:
     two = [running_, replace(running_, id="other")]
     assert queue(two, waiting[:1], 1, began + 10).rows[2].left == "starts in at most 20 s", "two workers share 40 s"
     assert "starts in at most" in page(service, "/").text
+
+
+def test_work_for_another_device_is_nobodys_turn() -> None:
+    def operation(device: str, seconds: float, started: float | None) -> Operation:
+        job = PlanJob(graph_key="0" * 64, target="cpu", seconds=seconds, numerics="reassociate")
+        state: OperationState = "queued" if started is None else "running"
+        return Operation(
+            "id", PLAN, job.model_dump_json(), None, device, state, 0, "", 0, 0.0, 0, 0.0, False, "", None, None, 0.0,
+            started, None,
+        )  # fmt: skip
+
+    running_ = [operation("a", 30.0, 0.0), operation("a", 30.0, 10.0), operation("b", 100.0, 0.0)]
+    waiting = [
+        operation("a", 20.0, None),
+        operation("b", 1.0, None),
+        operation("c", 1.0, None),
+        operation("a", 1.0, None),
+    ]
+    assert turns(running_, waiting, 10.0) == [25.0, 90.0, None, 35.0]
 
 
 def test_who_waits_behind_others_is_told_when_to_come_back(service: Running) -> None:
