@@ -110,8 +110,9 @@ def is_to_be_told(record: "logging.LogRecord") -> bool:
     if record.exc_info and isinstance(record.exc_info[1], KeyboardInterrupt):
         return False
     text = record.getMessage().rstrip()  # Starlette and uvicorn hand a traceback of what ended a start on as text
-    ends = text.rpartition("\n")[2].startswith(("KeyboardInterrupt", "asyncio.exceptions.CancelledError"))
-    return not (ends and text.startswith("Traceback"))
+    last = text.rpartition("\n")[2] if text.startswith("Traceback") else ""
+    cancelled = _State.raised and last.startswith("asyncio.exceptions.CancelledError")
+    return not (cancelled or last.startswith("KeyboardInterrupt"))
 
 
 def _end(*_: object) -> None:

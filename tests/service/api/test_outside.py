@@ -205,11 +205,15 @@ def test_an_interrupt_while_it_starts_prints_no_traceback(tmp_path: Path, second
     assert done.returncode in (0, 130, -signal.SIGINT)
 
 
+@pytest.mark.parametrize("interrupted", [False, True])
 @pytest.mark.parametrize("last", ["KeyboardInterrupt", "asyncio.exceptions.CancelledError"])
-def test_a_traceback_of_an_interrupt_is_not_logged_as_text(last: str) -> None:
-    """Starlette formats what ended its start, and uvicorn logs that."""
+def test_a_traceback_of_an_interrupt_is_not_logged_as_text(
+    monkeypatch: pytest.MonkeyPatch, last: str, interrupted: bool
+) -> None:
+    """Starlette formats what ended its start, and uvicorn logs that. What was cancelled for another reason is told."""
+    monkeypatch.setattr(interruption._State, "raised", interrupted)
     text = f"Traceback (most recent call last):\n  File x\n{last}\n"
     record = logging.LogRecord("uvicorn.error", logging.ERROR, "", 0, text, None, None)
-    assert not interruption.is_to_be_told(record)
+    assert interruption.is_to_be_told(record) == ("Cancelled" in last and not interrupted)
     other = logging.LogRecord("uvicorn.error", logging.ERROR, "", 0, text.replace(last, "ValueError: x"), None, None)
     assert interruption.is_to_be_told(other)
