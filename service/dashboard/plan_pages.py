@@ -10,7 +10,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from fusion_ir.core.graph import Graph
 from fusion_ir.errors import FormatError
-from fusion_ir.records import Plan
+from fusion_ir.records import Plan, TensorSpec
 from fusion_ir.text.printing import parse_graph, print_graph
 from service.api.context import context
 from service.api.immutable import check_key
@@ -259,7 +259,15 @@ def _lines(stored: StoredGraph, parsed: Graph | None) -> list[str]:
 
 
 def _signature(record: Plan, stored: StoredGraph | None) -> str:
-    return list_view.signature(inputs_of(stored), outputs_of(stored), 90) if stored else record.graph_key[:10]
+    """ "x f32[128, 512], w f32[512] → y f32[128, 512]"; the beginning of the graph's key where its names are gone."""
+    if stored is None:
+        return record.graph_key[:10]
+    outputs = [f"{name} {_type(spec)}" for name, spec in zip(outputs_of(stored), record.outputs, strict=False)]
+    return list_view.typed_signature(inputs_of(stored), [_type(spec) for spec in record.inputs], outputs)
+
+
+def _type(spec: TensorSpec) -> str:
+    return f"{spec.dtype}{list(spec.shape)}"
 
 
 def _parse(stored: StoredGraph | None) -> Graph | None:

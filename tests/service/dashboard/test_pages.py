@@ -112,6 +112,7 @@ def test_a_plans_page_holds_its_numbers_steps_source_and_reasons(service: Runnin
     )
     shown = page(service, f"/plans/{plan_key}")
     for words in (
+        "x f32[4] → y f32[4]",
         "x → y", "12.5 µs", "8.00×", "80 %", "One kernel per op", "100 µs", "Copying its bytes", "11.0 µs",
         "Lower bound", "10.0 µs", "pointwise", "lanes=8", "1 exp, 1 neg", "two kernels were faster", "searched 1.50 s",
         "f32[4]", "int a = 0x10; // comment", "16 B", "GB/s", "out0",
