@@ -19,14 +19,13 @@ from codegen.lowering.access import alignments
 from codegen.lowering.canonical_inputs import with_own_inputs
 from codegen.lowering.index import Affine, flatten
 from codegen.lowering.int_narrowing import narrow
-from codegen.lowering.program import Key
 from codegen.lowering.stores import pull_outputs
 from codegen.lowering.sums import identity
-from codegen.lowering.value import Value
+from codegen.printer.draft import in_order
 from codegen.printer.expressions import CTYPE, literal, spell
 from codegen.tiled.code_length import epilogue_length, operand_length, pieces_length
 from codegen.tiled.epilogue import RUN, print_write
-from codegen.tiled.functor import Functor, PointPrinter, aligned, braced, fields_of, key, tensors_of
+from codegen.tiled.functor import Functor, PointPrinter, aligned, braced, fields_of, tensors_of
 from codegen.tiled.operand import TileOperand, Tiles, check_operand, operand
 from codegen.tiled.orientation import orders_of
 from codegen.tiled.points import BATCH, COLUMN, ROW, SCALE_BITS, Piece, Points, loads_of, located, writes_at_points
@@ -286,22 +285,13 @@ def _second_problem(problem: Problem, node: Node, side: int, strides: Strides) -
 
 
 # ---- as text
-class _PartPrinter(PointPrinter):
-    """Prints a part; loads of the rows' results become elements of `found`."""
-
-    def rhs(self, v: Value, key: Key, count: str | None) -> str:
-        if v.op == "load" and self.product is not None and v.tensor > self.product:
-            return f"found.of[{v.tensor - self.product - 1}]"
-        return super().rhs(v, key, count)
-
-
 def part_functor(segment: Graph, part: Part, name: str, result: str | None, rows: int, device: Device) -> Functor:
     """A part as a functor. result: type of the elements that it returns; None: it stores all outputs. rows: number of
     results of a row."""
     style = aligned(segment, alignments(segment), min(device.vector_bytes, 16))
-    printer = _PartPrinter(part.points, part.pieces, style, RUN, part.held)
+    printer = PointPrinter(part.points, part.pieces, style, RUN, part.held)
     if result:
-        printer.line(f"Vec<{result}, {RUN}> run;")
+        printer.lines.add(f"Vec<{result}, {RUN}> run;")
     for own in printer.runs(part.pieces):
         for piece in own:
             with printer.where(piece):
@@ -309,11 +299,11 @@ def part_functor(segment: Graph, part: Part, name: str, result: str | None, rows
                     print_write(printer, piece)
                     continue
                 printer.define(piece)
-                value = printer.operand(piece.write.value, key(piece), piece.width)
+                value = printer.spread(piece)
                 put = f"run = {value};" if printer.whole else f"put_part<{piece.width}>(run, part_number, {value});"
-                printer.line(put)
+                printer.lines.add(put)
     if result:
-        printer.line("return run;")
+        printer.lines.add("return run;")
     inputs = [t for t in tensors_of(part.pieces) if int(t[2:]) < len(segment.inputs)]
     outputs = () if result else tuple(f"out{i}" for i in sorted({p.write.out for p in part.pieces}))
     members = (*inputs, *outputs)
@@ -323,10 +313,10 @@ def part_functor(segment: Graph, part: Part, name: str, result: str | None, rows
     text = braced(
         f"struct {name}",
         fields_of(segment, members),
-        {f"VDEV {kind} operator()({point}, {given}) const": printer.lines},
+        {f"VDEV {kind} operator()({point}, {given}) const": printer.lines.text},
     )
-    accesses = tuple(sorted(printer.accesses, key=lambda a: (a.tensor, a.kind, a.width)))
-    return Functor(name, text, members, accesses, printer.reach)
+    accesses = in_order(printer.draft.accesses)
+    return Functor(name, text, members, accesses, printer.names.reach)
 
 
 def lines_made(of: TileOperand, functor: Functor) -> str:

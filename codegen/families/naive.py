@@ -14,7 +14,8 @@ from codegen.lowering.program import UNCOUNTED
 from codegen.lowering.pull_rules import puller
 from codegen.lowering.reduction_axes import ReductionAxes
 from codegen.lowering.value import REDUCES, TooManyValues, Value, Values
-from codegen.printer.expressions import CTYPE, Text, literal, spell
+from codegen.printer.expressions import CTYPE, Expressions, literal, spell
+from codegen.printer.lines import Lines
 from codegen.schedule import Choices, Schedule, parse_schedule
 from fusion_ir.core.graph import Graph, OutputSpec
 from fusion_ir.dtype import accumulate_dtype
@@ -68,9 +69,9 @@ class Naive:
             raise EmitError(f"its code would be as long as {printer.length:.0f} additions (at most {MOST_CODE:.0f})")
         target = "cpu" if device.target == "cpu" else "cuda"
         prologue = [] if device.target == "cpu" else [f"constexpr int TX = 1, TY = {s.threads};"]
-        body = "\n".join(printer.lines)
+        body = "\n".join(printer.lines.text)
         grid = min(max((-(-n // s.threads) for n in counts), default=1), (1 << 31) - 1)
-        reach = max(printer.reach, *(n + grid * s.threads for n in counts), 0)
+        reach = max(printer.names.reach, *(n + grid * s.threads for n in counts), 0)
         entry, source = kernel_function(segment, body, target, prologue=prologue, threads=s.threads, reach=reach)
         launch = Launch(grid=(grid, 1, 1), block=(1, s.threads, 1), tasks=device.units)
         if device.target == "cpu":
@@ -80,12 +81,11 @@ class Naive:
         return Kernel(entry, source, target, self.name, str(s), launch, accesses)
 
 
-class _Printer(Text):
+class _Printer:
     def __init__(self, segment: Graph) -> None:
-        super().__init__()
+        self.lines, self.names = Lines(), Expressions()
         self.segment = segment
         self.axes = Axes()
-        self.scopes: list[set[Value]] = []
         self.length = 0.0  # of the code printed, in f32 additions
 
     def output(self, i: int, spec: OutputSpec) -> int:
@@ -99,42 +99,43 @@ class _Printer(Text):
         pulling = puller(self.segment, Values(MAX_VALUES), ReductionAxes(self.axes), refine=False)
         index = tuple(map(var, axes))
         offset = flatten(index, spec.strides)
-        self.value_names = {}
-        with self.braces(f"GRID_ROWS(e{i}, {count})"):
-            self.digits(f"e{i}", grid)
-            self.scopes.append(set())
+        self.names.value_names = {}
+        with self.lines.braces(f"GRID_ROWS(e{i}, {count})"):
+            for digit in self.names.digits(f"e{i}", grid):
+                self.lines.add(digit)
+            self.lines.scopes.append(set())
             if scan is None:
                 v = pulling.pull(spec.node, index)
                 self.define(v)
-                self.line(f"store<1, 1>(out{i} + {self.expr(offset)}, {self.operand(v)});")
+                self.lines.add(f"store<1, 1>(out{i} + {self.names.expr(offset)}, {self.operand(v)});")
             else:
                 x = pulling.arg(spec.node.args[0], index, accumulate_dtype(spec.node.args[0].dtype))
-                self.line(f"Vec<{CTYPE[x.dtype.name]}, 1> total;")
-                with self.braces(f"LOOP({self.axis(axes[scan])}, {spec.node.sizes[scan]})"):
-                    self.scopes.append(set())
+                self.lines.add(f"Vec<{CTYPE[x.dtype.name]}, 1> total;")
+                with self.lines.braces(f"LOOP({self.names.axis(axes[scan])}, {spec.node.sizes[scan]})"):
+                    self.lines.scopes.append(set())
                     self.define(x)
                     step = spell("add", ["total", self.operand(x)], x.dtype)
-                    self.line(f"total = {self.axis(axes[scan])} ? {step} : {self.operand(x)};")
+                    self.lines.add(f"total = {self.names.axis(axes[scan])} ? {step} : {self.operand(x)};")
                     rounded = "total" if x.dtype == spec.node.dtype else spell("cast", ["total"], spec.node.dtype)
-                    self.line(f"store<1, 1>(out{i} + {self.expr(offset)}, {rounded});")
-                    self.scopes.pop()
-            self.scopes.pop()
+                    self.lines.add(f"store<1, 1>(out{i} + {self.names.expr(offset)}, {rounded});")
+                    self.lines.scopes.pop()
+            self.lines.scopes.pop()
         return count
 
     def operand(self, v: Value) -> str:
-        return f"splat<1>({literal(v.scalar)})" if v.op == "const" else self.name(v)
+        return f"splat<1>({literal(v.scalar)})" if v.op == "const" else self.names.name(v)
 
     def define(self, v: Value) -> None:
         """Prints `v` in the current scope unless an enclosing one has it, operands first."""
         for u in self._within_scope(v):
-            if u.op == "const" or any(u in scope for scope in self.scopes):
+            if u.op == "const" or self.lines.is_declared(u):
                 continue
-            self.scopes[-1].add(u)
+            self.lines.scopes[-1].add(u)
             self.length += op_length(u.op, u.dtype) if u.op not in UNCOUNTED else 0.0
             if u.op in REDUCES:
                 self.reduce(u)
             else:
-                self.line(f"const auto {self.name(u)} = {self.rhs(u)};")
+                self.lines.add(f"const auto {self.names.name(u)} = {self.rhs(u)};")
 
     @staticmethod
     def _within_scope(v: Value) -> list[Value]:
@@ -156,41 +157,41 @@ class _Printer(Text):
     def reduce(self, v: Value) -> None:
         """Prints the loop of a reduction around the values that vary inside it; it starts from the first element."""
         combine = v.attr[0]
-        name, ctype = self.name(v), CTYPE[v.dtype.name]
+        name, ctype = self.names.name(v), CTYPE[v.dtype.name]
         operand = v.args[0]
         if v.op == "argreduce":
-            self.line(f"Vec<{ctype}, 1> {name} = splat<1>({ctype}(0));")
-            self.line(f"Vec<{CTYPE[operand.dtype.name]}, 1> best_{name};")
+            self.lines.add(f"Vec<{ctype}, 1> {name} = splat<1>({ctype}(0));")
+            self.lines.add(f"Vec<{CTYPE[operand.dtype.name]}, 1> best_{name};")
         else:
-            self.line(f"Vec<{ctype}, 1> {name};")
-        self.line(f"bool first_{name} = true;")
-        depth = self.indent
+            self.lines.add(f"Vec<{ctype}, 1> {name};")
+        self.lines.add(f"bool first_{name} = true;")
+        depth = self.lines.indent
         for a in v.bound:
-            self.line(f"LOOP({self.axis(a)}, {a.extent}) {{")
-            self.indent += 1
-        self.scopes.append(set())
+            self.lines.add(f"LOOP({self.names.axis(a)}, {a.extent}) {{")
+            self.lines.indent += 1
+        self.lines.scopes.append(set())
         for arg in v.args:
             self.define(arg)
         args = [self.operand(a) for a in v.args]
         if v.op == "argreduce":
             better = f"arg_better<{'true' if combine == 'argmax' else 'false'}>({args[0]}, best_{name})"
-            self.line(f"if (first_{name} || {better}) {{ best_{name} = {args[0]}; {name} = {args[1]}; }}")
+            self.lines.add(f"if (first_{name} || {better}) {{ best_{name} = {args[0]}; {name} = {args[1]}; }}")
         else:
             step = spell(str(combine), [*args, name] if combine == "fma" else [name, *args], v.dtype)
             start = spell("mul", args, v.dtype) if combine == "fma" else args[0]
-            self.line(f"{name} = first_{name} ? {start} : {step};")
-        self.line(f"first_{name} = false;")
-        self.scopes.pop()
-        while self.indent > depth:
-            self.indent -= 1
-            self.line("}")
+            self.lines.add(f"{name} = first_{name} ? {start} : {step};")
+        self.lines.add(f"first_{name} = false;")
+        self.lines.scopes.pop()
+        while self.lines.indent > depth:
+            self.lines.indent -= 1
+            self.lines.add("}")
 
     def rhs(self, v: Value) -> str:
         if v.op == "load":
-            return f"load<1, 1>(in{v.tensor} + {self.expr(v.offset)})"
+            return f"load<1, 1>(in{v.tensor} + {self.names.expr(v.offset)})"
         if v.op == "index":
-            return f"splat<1>(({CTYPE[v.dtype.name]})({self.expr(v.offset)}))"
+            return f"splat<1>(({CTYPE[v.dtype.name]})({self.names.expr(v.offset)}))"
         if v.op == "uniform":
             seed, offset = (f"get({self.operand(a)}, 0)" for a in v.args[:2])
-            return f"uniform_<1>({seed}, {offset}, {v.attr[0]}, splat<1>((int64_t)({self.expr(v.offset)})))"
+            return f"uniform_<1>({seed}, {offset}, {v.attr[0]}, splat<1>((int64_t)({self.names.expr(v.offset)})))"
         return spell(v.op, [self.operand(a) for a in v.args], v.dtype)

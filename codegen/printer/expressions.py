@@ -1,11 +1,11 @@
-"""Text that every printer of kernels shares: names, index expressions, spelling of ops and constants."""
+"""Names, index expressions, and the spelling of ops and constants."""
 
-from collections.abc import Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import prod
 
 from codegen.lowering.index import Affine, Axis, Fetched, Opaque, Term
 from codegen.lowering.value import Value
+from codegen.printer.unrolled_axes import UnrolledAxes
 from fusion_ir.core.graph import Graph
 from fusion_ir.core.scalar import Scalar
 from fusion_ir.dtype import DType
@@ -47,46 +47,59 @@ def spell(op: str, args: Sequence[str], dtype: DType) -> str:
     return OPS[op].cpp.format(*args)
 
 
-class Text:
-    """Lines of a kernel's body, with names given in order of appearance."""
+LanePlus = tuple[Axis, str]  # a lane axis, and the number of a lane that is added to it
 
-    def __init__(self) -> None:
-        self.lines: list[str] = []
-        self.indent = 1
+
+class Expressions:
+    """Names of axes and values, given in order of appearance, and index expressions over them.
+
+    unrolled: names are those of its present point. rewritten: applied to an index before it is printed. indexing: how
+    the code being printed spells a value that it uses as an index. fixed: axes that are spelled otherwise than by a
+    name. reach: no larger number comes up in the indices printed, nor in their loops.
+    """
+
+    def __init__(
+        self,
+        unrolled: UnrolledAxes | None = None,
+        rewritten: Callable[[Affine, LanePlus | None], Affine] | None = None,
+    ) -> None:
+        self.unrolled = unrolled or UnrolledAxes()
+        self.rewritten = rewritten
+        self.indexing: Callable[[Value], str] = self.name
         self.axis_names: dict[Axis, str] = {}
         self.value_names: dict[Value, str] = {}
-        self.scopes: list[set[Value]] = [set()]  # values declared, by open brace
-        self.reach = 0  # of the indices printed: no larger number comes up in them, nor in their loops
-
-    def line(self, text: str) -> None:
-        self.lines.append("  " * self.indent + text)
-
-    @contextmanager
-    def braces(self, head: str) -> Generator[None]:
-        self.line(f"{head} {{".lstrip())
-        self.indent += 1
-        self.scopes.append(set())
-        yield
-        self.scopes.pop()
-        self.indent -= 1
-        self.line("}")
+        self.fixed: dict[Axis, str] = {}
+        self.reach = 0
 
     def axis(self, a: Axis) -> str:
+        if a in self.unrolled.point:
+            return str(self.unrolled.point[a])
+        if a in self.fixed:
+            return self.fixed[a]
         self.reach = max(self.reach, a.extent)
         return self.axis_names.setdefault(a, f"i{len(self.axis_names)}")
 
     def name(self, v: Value) -> str:
+        return self._name(v) + self.unrolled.ending(v)
+
+    def array(self, v: Value) -> str:
+        """The name of a kept value's array, one for all points."""
+        return f"k{self._name(v)}"
+
+    def _name(self, v: Value) -> str:
         return self.value_names.setdefault(v, f"v{len(self.value_names)}")
 
-    def expr(self, e: Affine, lane_plus: tuple[Axis, str] | None = None) -> str:
+    def expr(self, e: Affine, lane_plus: LanePlus | None = None) -> str:
         """An index expression; `lane_plus` adds a lane number to one axis."""
+        if self.rewritten:
+            e = self.rewritten(e, lane_plus)
 
         def atom(t: Term) -> str:
             if isinstance(t, Axis):
                 return f"({self.axis(t)} + {lane_plus[1]})" if lane_plus and t is lane_plus[0] else self.axis(t)
             if isinstance(t, Fetched):
                 assert isinstance(t.value, Value)
-                return self.element(t.value, lane_plus)
+                return self._element(t.value, lane_plus)
             inner = self.expr(t.of, lane_plus)
             if t.is_clamp:
                 return f"clamp_index({inner}, {t.extent})"
@@ -99,19 +112,19 @@ class Text:
         ]
         return " + ".join(parts + ([str(e.c)] if e.c or not parts else []))
 
-    def element(self, v: Value, lane_plus: tuple[Axis, str] | None) -> str:
+    def each_lane(self, lane: Axis, e: Affine, head: str, end: str = "") -> str:
+        """A function of lane `l` that returns its index expression between `head` and `end`."""
+        return f"[&](int l) {{ return {head}{self.expr(e, (lane, 'l'))}{end}; }}"
+
+    def _element(self, v: Value, lane_plus: LanePlus | None) -> str:
         """A value as an index: its element, or that of the given lane."""
         lane = lane_plus[1] if lane_plus and lane_plus[0] in v.deps else "0"
         return f"(idx_t)get({self.indexing(v)}, {lane})"
 
-    def indexing(self, v: Value) -> str:
-        """How the code being printed spells a value that it uses as an index."""
-        return self.name(v)
-
-    def digits(self, loop: str, axes: Sequence[Axis]) -> None:
-        """Declares the axes as digits of one loop variable over their product."""
+    def digits(self, loop: str, axes: Sequence[Axis]) -> Iterator[str]:
+        """The declarations of axes as digits of one loop variable over their product."""
         whole = rest = prod(a.extent for a in axes)
         for a in axes:
             outside, rest = rest, rest // a.extent
             value = loop if rest == 1 else f"{loop} / {rest}"
-            self.line(f"const idx_t {self.axis(a)} = {value if outside == whole else f'{value} % {a.extent}'};")
+            yield f"const idx_t {self.axis(a)} = {value if outside == whole else f'{value} % {a.extent}'};"

@@ -18,8 +18,9 @@ from codegen.kernel import EmitError
 from codegen.lowering.access import alignments, pattern
 from codegen.lowering.canonical_inputs import with_own_inputs
 from codegen.lowering.index import volume
+from codegen.printer.draft import in_order
 from codegen.printer.expressions import CTYPE
-from codegen.tiled.functor import Functor, PointPrinter, aligned, braced, fields_of, key, tensors_of
+from codegen.tiled.functor import Functor, PointPrinter, aligned, braced, fields_of, tensors_of
 from codegen.tiled.operand import access_cost, load_cost
 from codegen.tiled.points import Piece, Points, loads_of, located, writes_at_points
 from codegen.tiled.problem import Problem
@@ -103,24 +104,25 @@ def epilogue(segment: Graph, problem: Problem, device: Device, name: str = "Epil
     acc = CTYPE[problem.acc.name]
     point = "idx_t batch, idx_t row, idx_t column"
     kept = " ".join(f"{kind} {field};" for field, kind in fetched.values())
+    loads = ["  Fetched fetched;", *fetching.lines.text, "  return fetched;"]
     methods = {
-        f"VDEV Fetched fetch({point}, int left) const": ["  Fetched fetched;", *fetching.lines, "  return fetched;"],
+        f"VDEV Fetched fetch({point}, int left) const": loads,
         f"VDEV void operator()({point}, const Vec<{acc}, {run}>& product, int left, const Fetched& fetched) const":
-            printer.lines,
+            printer.lines.text,
     }  # fmt: skip
     fields = [*fields_of(segment, members), f"struct Fetched {{ {kept} }};" if kept else "struct Fetched {};"]
     text = braced(f"struct {name}", fields, methods)
-    accesses = tuple(sorted(printer.accesses | fetching.accesses, key=lambda a: (a.tensor, a.kind, a.width)))
-    return Functor(name, text, members, accesses, max(printer.reach, fetching.reach))
+    accesses = in_order(printer.draft.accesses | fetching.draft.accesses)
+    return Functor(name, text, members, accesses, max(printer.names.reach, fetching.names.reach))
 
 
 def print_write(printer: PointPrinter, piece: Piece) -> None:
     """Prints a piece's value and its store, for all repeats."""
     if not piece.repeats:
         printer.define(piece)
-        printer.line(printer.store(piece.write, key(piece), printer.count(piece)))
+        printer.store(piece)
         return
-    loops = [f"LOOP({printer.axis(a)}, {a.extent})" for a in piece.repeats]
-    with printer.braces(" ".join(loops)):
+    loops = [f"LOOP({printer.names.axis(a)}, {a.extent})" for a in piece.repeats]
+    with printer.lines.braces(" ".join(loops)):
         printer.define(piece)
-        printer.line(printer.store(piece.write, key(piece), printer.count(piece)))
+        printer.store(piece)

@@ -19,6 +19,7 @@ from codegen.lowering.index import volume
 from codegen.lowering.stores import pull_outputs
 from codegen.lowering.unify import unify
 from codegen.lowering.value import TooManyValues, Value, cone
+from codegen.printer.draft import in_order
 from codegen.printer.expressions import CTYPE
 from codegen.tiled.functor import Functor, PointPrinter, aligned, braced, fields_of, tensors_of
 from codegen.tiled.points import Piece, Points, located, writes_at_points
@@ -149,26 +150,26 @@ def operand_functor(of: TileOperand, name: str, device: Device) -> Functor:
         method = f"VDEV const {ctype}* at({point}) const"
         value = of.pieces[0].write.value
         for _ in printer.runs(of.pieces):
-            printer.line(f"return in{value.tensor} + {printer.expr(value.offset)};")
+            printer.lines.add(f"return in{value.tensor} + {printer.names.expr(value.offset)};")
         accesses: tuple[Access, ...] = (Access(members[0], "vector", of.copied),)
     else:
         method = f"VDEV Vec<{ctype}, {of.run}> operator()({point}, int left) const"
         _compute(printer, of, ctype)
-        accesses = tuple(sorted(printer.accesses, key=lambda a: (a.tensor, a.kind, a.width)))
-    text = braced(f"struct {name} : {base}", fields, {method: printer.lines})
-    return Functor(name, text, ("{}", *members), accesses, printer.reach)
+        accesses = in_order(printer.draft.accesses)
+    text = braced(f"struct {name} : {base}", fields, {method: printer.lines.text})
+    return Functor(name, text, ("{}", *members), accesses, printer.names.reach)
 
 
 def _compute(printer: PointPrinter, of: TileOperand, ctype: str) -> None:
     """Prints a run of an operand: one piece at once, several pieces each where its conditions hold."""
     masked = of.depth_last and of.points.extents[0] % of.run != 0
-    printer.line(f"Vec<{ctype}, {of.run}> run = {{}};")
+    printer.lines.add(f"Vec<{ctype}, {of.run}> run = {{}};")
     for own in printer.runs(of.pieces):
         for piece in own:
             with printer.where(piece):
                 printer.define(piece)
                 value = printer.spread(piece)
-                printer.line(
+                printer.lines.add(
                     f"run = {value};" if printer.whole else f"put_part<{piece.width}>(run, part_number, {value});"
                 )
-    printer.line(f"return {'only_first(run, left)' if masked else 'run'};")
+    printer.lines.add(f"return {'only_first(run, left)' if masked else 'run'};")
