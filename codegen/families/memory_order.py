@@ -3,7 +3,7 @@
 a + b.T   ->   a lies along axis 1, b along axis 0, and both vary with both: one of them lies across
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import combinations
 from typing import NamedTuple
@@ -11,7 +11,8 @@ from typing import NamedTuple
 from fusion_ir.core.extent import dense_strides
 from fusion_ir.core.graph import Graph
 from fusion_ir.core.node import Node
-from fusion_ir.ops import OPS, OpKind
+from fusion_ir.ops import OPS, OpKind, axis_maps_of
+from fusion_ir.ops.axis_maps import AxisMap
 
 
 class Order(NamedTuple):
@@ -57,22 +58,16 @@ def _orders(segment: Graph, node: Node, args: Sequence[Orders]) -> Orders:
         return _renamed(args[1], {0: axis}) if node.op == "index_select" else args[1]
     if node.op == "reshape":
         return frozenset(o for old in args[0] for o in _reshaped(old, node.args[0].sizes, node.sizes))
-    if node.op == "slice":
-        steps = node.ints("step")
-        return frozenset(o for o in args[0] if steps[o.along] == 1)
-    if node.op in ("permute", "broadcast_in_dim", "squeeze"):
-        return _renamed(args[0], _moved(node))
-    return NONE.union(*args) if OPS[node.op].kind in (OpKind.POINTWISE, OpKind.VIEW) else NONE
+    if OPS[node.op].kind is OpKind.VIEW:
+        return NONE.union(*(_viewed(x, axis_map) for x, axis_map in zip(args, axis_maps_of(node), strict=True)))
+    return NONE.union(*args) if OPS[node.op].kind is OpKind.POINTWISE else NONE
 
 
-def _moved(node: Node) -> dict[int, int]:
-    """Operand axis -> axis of the view."""
-    if node.op == "permute":
-        return {old: new for new, old in enumerate(node.ints("dims"))}
-    if node.op == "broadcast_in_dim":
-        return dict(enumerate(node.ints("dims")))
-    left = (d for d in range(node.args[0].rank) if d not in node.ints("axes"))
-    return {old: new for new, old in enumerate(left)}
+def _viewed(orders: Orders, axis_map: AxisMap) -> Orders:
+    """Orders behind a view, from those below it: elements that a slice steps over are not consecutive any more."""
+    moved = {axis: (s.axis, s.step) for axis, s in enumerate(axis_map) if s is not None and s.axis is not None}
+    strided = {axis for axis, (_, step) in moved.items() if step > 1}
+    return _renamed((o for o in orders if o.along not in strided), {axis: to for axis, (to, _) in moved.items()})
 
 
 def _kept(axes: Sequence[int], rank: int) -> dict[int, int]:
@@ -80,7 +75,7 @@ def _kept(axes: Sequence[int], rank: int) -> dict[int, int]:
     return {position: root for root, position in enumerate(axes[:rank]) if position >= 0}
 
 
-def _renamed(orders: Orders, axes: Mapping[int, int]) -> Orders:
+def _renamed(orders: Iterable[Order], axes: Mapping[int, int]) -> Orders:
     return frozenset(
         Order(axes[o.along], frozenset(axes[d] for d in o.over if d in axes)) for o in orders if o.along in axes
     )

@@ -9,6 +9,7 @@ from fusion_ir.core.extent import dense_strides
 from fusion_ir.core.node import Node
 from fusion_ir.core.scalar import Scalar
 from fusion_ir.dtype import DTYPES, compute_dtype, i64
+from fusion_ir.ops import axis_maps_of
 
 
 def reshape(p: Puller, node: Node, index: Index) -> Value:
@@ -29,35 +30,14 @@ def reshape(p: Puller, node: Node, index: Index) -> Value:
     return p.pull(source, tuple(reversed(digits)))
 
 
-def permute(p: Puller, node: Node, index: Index) -> Value:
-    dims = node.ints("dims")
-    source: list[Affine] = [Affine()] * len(dims)
-    for position, dim in enumerate(dims):
-        source[dim] = index[position]
-    return p.pull(node.args[0], tuple(source))
-
-
-def broadcast_in_dim(p: Puller, node: Node, index: Index) -> Value:
-    (x,) = node.args
-    return p.pull(
-        x, tuple(Affine() if size == 1 else index[d] for size, d in zip(x.sizes, node.ints("dims"), strict=True))
-    )
-
-
-def expand(p: Puller, node: Node, index: Index) -> Value:
-    (x,) = node.args
-    return p.pull(x, tuple(Affine() if size == 1 else e for size, e in zip(x.sizes, index, strict=True)))
-
-
-def squeeze(p: Puller, node: Node, index: Index) -> Value:
-    (x,) = node.args
-    rest = iter(index)
-    return p.pull(x, tuple(Affine() if d in node.ints("axes") else next(rest) for d in range(x.rank)))
-
-
-def slice_(p: Puller, node: Node, index: Index) -> Value:
-    moved = zip(index, node.ints("start"), node.ints("step"), strict=True)
-    return p.pull(node.args[0], tuple(e * step + start for e, start, step in moved))
+def axes(p: Puller, node: Node, index: Index) -> Value:
+    """Pulls through a view that moves, repeats, drops and cuts whole axes."""
+    (axis_map,) = axis_maps_of(node)
+    moved: list[Affine] = []
+    for source in axis_map:
+        assert source is not None, f"{node} splits or joins axes"
+        moved.append(Affine() if source.axis is None else index[source.axis] * source.step + source.start)
+    return p.pull(node.args[0], tuple(moved))
 
 
 def cat(p: Puller, node: Node, index: Index) -> Value:

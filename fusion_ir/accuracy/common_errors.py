@@ -3,6 +3,7 @@
 
 from fusion_ir.core.graph import Graph
 from fusion_ir.core.node import Node
+from fusion_ir.ops import axis_maps_of, kept_axes
 
 _VIEWS = ("broadcast_in_dim", "expand", "squeeze", "reshape")
 
@@ -101,15 +102,7 @@ def _unviewed(node: Node) -> tuple[Node, _Axes]:
 def _moved(node: Node, source: Node) -> _Axes | None:
     """For each axis of a view's operand with more than one element, the view's axis that it is; None where a reshape
     splits or joins axes."""
-    long = [axis for axis, n in enumerate(source.sizes) if n != 1]
-    match node.op:
-        case "broadcast_in_dim":
-            dims = node.ints("dims")
-            return {axis: dims[axis] for axis in long}
-        case "expand":
-            return {axis: axis for axis in long}
-        case _:
-            there = [axis for axis, n in enumerate(node.sizes) if n != 1]
-            if [node.sizes[axis] for axis in there] != [source.sizes[axis] for axis in long]:
-                return None
-            return dict(zip(long, there, strict=True))
+    (axis_map,) = axis_maps_of(node)
+    if None in axis_map:
+        return None
+    return {axis: there for there, axis in kept_axes(node)[0].items() if source.sizes[axis] != 1}

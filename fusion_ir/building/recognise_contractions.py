@@ -17,6 +17,8 @@ from fusion_ir.core.graph import Graph, OutputSpec
 from fusion_ir.core.named import NamedGraph, names_of_nodes
 from fusion_ir.core.node import Node
 from fusion_ir.dtype import DTYPES, DType, f32
+from fusion_ir.ops import axis_maps_of, kept_axes
+from fusion_ir.ops.views import SELECTIONS
 
 _Einsum = tuple[Node, Node, list[int], list[int], list[int], DType]  # operands, their labels, those kept, result
 
@@ -118,22 +120,9 @@ def _traced(node: Node) -> tuple[Node, list[int]] | None:
 
 
 def _positions(node: Node) -> list[int] | None:
-    """For each axis of a view, which axis of its operand it is, -1 where it is none; None for any other op."""
-    if node.op not in ("broadcast_in_dim", "expand", "permute", "squeeze", "reshape"):
+    """For each axis of a view, which axis of its operand it is, -1 where it is none; None for any other op, and where
+    axes are cut, split or joined."""
+    if node.op not in SELECTIONS or node.op == "slice" or None in axis_maps_of(node)[0]:
         return None
-    (x,) = node.args
-    match node.op:
-        case "permute":
-            return list(node.ints("dims"))
-        case "squeeze":
-            return [axis for axis in range(x.rank) if axis not in node.ints("axes")]
-        case "reshape":
-            own = [axis for axis, n in enumerate(x.sizes) if n != 1]
-            if [x.sizes[axis] for axis in own] != [n for n in node.sizes if n != 1]:
-                return None
-            rest = iter(own)
-            return [next(rest) if n != 1 else -1 for n in node.sizes]
-        case _:
-            dims = node.ints("dims") if node.op == "broadcast_in_dim" else tuple(range(x.rank))
-            found = {d: axis for axis, d in enumerate(dims) if x.sizes[axis] == node.sizes[d]}
-            return [found.get(axis, -1) for axis in range(node.rank)]
+    (kept,) = kept_axes(node)
+    return [kept.get(axis, -1) for axis in range(node.rank)]

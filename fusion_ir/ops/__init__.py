@@ -9,6 +9,7 @@ from fusion_ir.core.node import Attr, Node, intern
 from fusion_ir.core.scalar import Scalar
 from fusion_ir.dtype import DType
 from fusion_ir.errors import counted
+from fusion_ir.ops.axis_maps import AxisMap
 from fusion_ir.ops.contract import CONTRACTS
 from fusion_ir.ops.indexing import INDEXING
 from fusion_ir.ops.pointwise import POINTWISE
@@ -17,7 +18,7 @@ from fusion_ir.ops.reductions import REDUCTIONS
 from fusion_ir.ops.row import AttrKind, Op, OpKind, RuleError
 from fusion_ir.ops.views import VIEWS
 
-__all__ = ["OPS", "Op", "OpKind", "RuleError", "kind_of", "make", "make_input"]
+__all__ = ["OPS", "Op", "OpKind", "RuleError", "axis_maps_of", "kept_axes", "kind_of", "make", "make_input"]
 
 OPS: dict[str, Op] = {row.name: row for row in (*POINTWISE, *VIEWS, *REDUCTIONS, *INDEXING, *CONTRACTS, *RANDOM)}
 
@@ -59,6 +60,28 @@ def make(op: str, args: Sequence[Node], attrs: Mapping[str, Attr] | None = None)
 def kind_of(node: Node) -> OpKind:
     """The kind of a node's op; of inputs, which have no row, too."""
     return OpKind.INPUT if node.op == "input" else OPS[node.op].kind
+
+
+def axis_maps_of(node: Node) -> tuple[AxisMap, ...]:
+    """For each operand of a view, which axis of the view each of its axes is; () for other ops."""
+    row = OPS.get(node.op)
+    return row.axis_maps(node) if row is not None and row.axis_maps is not None else ()
+
+
+def kept_axes(view: Node) -> tuple[dict[int, int], ...]:
+    """For each operand of a view, its axes by those of the view that have the same elements in the same order."""
+    return tuple(
+        {
+            source.axis: axis
+            for axis, source in enumerate(axis_map)
+            if source is not None
+            and source.axis is not None
+            and source.start == 0
+            and (source.step == 1 or operand.sizes[axis] == 1)
+            and operand.sizes[axis] == view.sizes[source.axis]
+        }
+        for operand, axis_map in zip(view.args, axis_maps_of(view), strict=True)
+    )
 
 
 def make_input(position: int, spec: InputSpec) -> Node:

@@ -10,6 +10,7 @@ import numpy as np
 from fusion_ir.core.extent import Shape
 from fusion_ir.core.node import Attr, Node
 from fusion_ir.dtype import DType
+from fusion_ir.ops.axis_maps import AxisMaps
 
 AttrKind = Literal["int", "ints", "bool", "str", "dtype", "scalar", "shape", "axis", "axes"]
 
@@ -46,6 +47,7 @@ class Op:
     cost:          arithmetic per element, in f32 additions.
     domain:        interval from which tests draw operands.
     zero_signs:    operands of which a zero's sign makes a difference to the value: 1 / -0.0 is not 1 / 0.0.
+    axis_maps:     views of operands only: for each operand, which axis of the view each of its axes is.
     """
 
     name: str
@@ -62,3 +64,4 @@ class Op:
     commutative: bool = False
     domain: tuple[float, float] = (-4.0, 4.0)
     zero_signs: tuple[int, ...] = ()
+    axis_maps: AxisMaps | None = None

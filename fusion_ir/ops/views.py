@@ -10,10 +10,13 @@ from fusion_ir.core.extent import Shape, elements, shape_of, sizes
 from fusion_ir.core.node import Node
 from fusion_ir.core.scalar import Scalar
 from fusion_ir.dtype import DType, compute_dtype
+from fusion_ir.ops import axis_maps
 from fusion_ir.ops.row import Op, OpKind, RuleError
 from fusion_ir.ops.rules import Args, Attrs, attr, check_axes, ints, same, scalar_attr, shape_attr
 
 MOST_OPERANDS = 4096
+# Views of which each element is one of their operand's: no values of their own, no other operands.
+SELECTIONS = ("reshape", "permute", "broadcast_in_dim", "expand", "slice", "squeeze")
 
 
 def _per_axis(attrs: Attrs, names: Sequence[str], rank: int) -> list[tuple[int, ...]]:
@@ -191,21 +194,24 @@ def _full_reference(node: Node) -> np.ndarray:
 
 VIEWS: tuple[Op, ...] = (
     Op("reshape", OpKind.VIEW, "same elements in row-major order", 1, same, _reshape, _reshape_reference,
-       attrs={"shape": "shape"}, cost=0),
+       attrs={"shape": "shape"}, cost=0, axis_maps=axis_maps.reshape),
     Op("permute", OpKind.VIEW, "axis i of the result is axis dims[i] of x", 1, same, _permute, _permute_reference,
-       attrs={"dims": "ints"}, cost=0),
+       attrs={"dims": "ints"}, cost=0, axis_maps=axis_maps.permute),
     Op("broadcast_in_dim", OpKind.VIEW, "axis i of x becomes axis dims[i]; extents equal or 1; dims increase", 1, same,
-       _broadcast_in_dim, _broadcast_reference, attrs={"shape": "shape", "dims": "ints"}, cost=0),
+       _broadcast_in_dim, _broadcast_reference, attrs={"shape": "shape", "dims": "ints"}, cost=0,
+       axis_maps=axis_maps.broadcast_in_dim),
     Op("expand", OpKind.VIEW, "axes of extent 1 repeated", 1, same, _expand, _expand_reference,
-       attrs={"shape": "shape"}, cost=0),
+       attrs={"shape": "shape"}, cost=0, axis_maps=axis_maps.expand),
     Op("slice", OpKind.VIEW, "x[start:stop:step] per axis, 0 <= start <= stop <= extent, step >= 1", 1, same, _slice,
-       _slice_reference, attrs={"start": "ints", "stop": "ints", "step": "ints"}, cost=0),
+       _slice_reference, attrs={"start": "ints", "stop": "ints", "step": "ints"}, cost=0,
+       axis_maps=axis_maps.slice_),
     Op("pad", OpKind.VIEW, "x[i - low], `value` where that is outside; negative widths crop", 1, same, _pad,
-       _pad_reference, attrs={"low": "ints", "high": "ints", "value": "scalar"}, cost=0),
+       _pad_reference, attrs={"low": "ints", "high": "ints", "value": "scalar"}, cost=0,
+       axis_maps=axis_maps.pad),
     Op("cat", OpKind.VIEW, "operands one after the other along `axis`", (1, MOST_OPERANDS), same, _cat, _cat_reference,
-       attrs={"axis": "axis"}, cost=0),
+       attrs={"axis": "axis"}, cost=0, axis_maps=axis_maps.cat),
     Op("squeeze", OpKind.VIEW, "axes of extent 1 dropped", 1, same, _squeeze, _squeeze_reference,
-       attrs={"axes": "axes"}, cost=0),
+       attrs={"axes": "axes"}, cost=0, axis_maps=axis_maps.squeeze),
     Op("iota", OpKind.VIEW, "start + step * index along `axis`; ints wrap, floats round the product and the sum", 0,
        _iota_dtype, _iota_shape, _iota_reference,
        attrs={"shape": "shape", "axis": "axis", "start": "scalar", "step": "scalar"}, cost=2),

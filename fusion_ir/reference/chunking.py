@@ -16,14 +16,13 @@ twice, reduces it, or only repeats along it) is computed whole:
 At each time first the whole nodes are computed, then the pieces.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
 from fusion_ir.core.extent import Shape, shape_of
 from fusion_ir.core.graph import Graph
 from fusion_ir.core.node import Node
-from fusion_ir.ops import OPS, OpKind, kind_of
+from fusion_ir.ops import OPS, OpKind, kept_axes, kind_of
 from fusion_ir.ops.contract import sums_in_any_order
 
 # Elements of the largest tensor in a piece: what is made in between stays in the second-level cache.
@@ -109,34 +108,10 @@ def operand_axes(node: Node, axis: int) -> tuple[int | None, ...] | None:
 
 
 def _of_view(node: Node, axis: int) -> tuple[int | None, ...] | None:
-    extent = node.sizes[axis]
-    match node.op:
-        case "permute":
-            return (node.ints("dims")[axis],)
-        case "broadcast_in_dim" | "expand":
-            dims = node.ints("dims") if node.op == "broadcast_in_dim" else tuple(range(node.rank))
-            same = axis in dims and node.args[0].sizes[dims.index(axis)] == extent
-            return (dims.index(axis) if same else None,)
-        case "reshape":
-            return _of_reshape(node.args[0].sizes, prod(node.sizes[:axis]), extent)
-        case "slice":
-            whole = node.ints("step")[axis] == 1 and node.args[0].sizes[axis] == extent
-            return (axis,) if whole else None
-        case "pad":
-            return (axis,) if node.ints("low")[axis] == node.ints("high")[axis] == 0 else None
-        case "cat":
-            return None if node.attr("axis", int) == axis else (axis,) * len(node.args)
-        case "squeeze":
-            return ([a for a in range(node.args[0].rank) if a not in node.ints("axes")][axis],)
-        case _:  # iota, full: lines and constants, made whole
-            return None
-
-
-def _of_reshape(sizes: Sequence[int], before: int, extent: int) -> tuple[int] | None:
-    """The axis of extent `extent` with `before` elements' worth of axes before it."""
-    found = (a for a, n in enumerate(sizes) if n == extent and prod(sizes[:a]) == before)
-    axis = next(found, None)
-    return None if axis is None else (axis,)
+    found = tuple(kept.get(axis) for kept in kept_axes(node))
+    if node.op in ("broadcast_in_dim", "expand"):  # which may repeat the whole operand along the axis
+        return found
+    return None if not found or None in found else found  # iota, full: lines and constants, made whole
 
 
 def _of_gather(node: Node, axis: int) -> tuple[int | None, ...] | None:

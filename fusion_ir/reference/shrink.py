@@ -16,7 +16,7 @@ from math import prod
 from fusion_ir.core.extent import dense_strides, shape_of
 from fusion_ir.core.graph import Graph, InputSpec, OutputSpec
 from fusion_ir.core.node import Node
-from fusion_ir.ops import OPS, OpKind, kind_of, make, make_input
+from fusion_ir.ops import OPS, OpKind, kept_axes, kind_of, make, make_input
 
 ELEMENTS = 1 << 14
 LEAST_EXTENT = 4  # smaller ones are left as they are: mostly they are counts of something
@@ -85,51 +85,20 @@ def _linked_by_gather(node: Node) -> Iterator[tuple[Place, Place]]:
 
 
 def _linked_by_view(node: Node) -> Iterator[tuple[Place, Place]]:
-    axes = range(node.rank)
-    match node.op:
-        case "permute":
-            yield from (((node, a), (node.args[0], d)) for a, d in enumerate(node.ints("dims")))
-        case "broadcast_in_dim" | "expand":
-            dims = node.ints("dims") if node.op == "broadcast_in_dim" else tuple(axes)
-            same = [(a, d) for a, d in enumerate(dims) if node.args[0].sizes[a] == node.sizes[d]]
-            yield from (((node, d), (node.args[0], a)) for a, d in same)
-        case "squeeze":
-            kept = [a for a in range(node.args[0].rank) if a not in node.ints("axes")]
-            yield from (((node, i), (node.args[0], a)) for i, a in enumerate(kept))
-        case "reshape":
-            yield from (((node, a), (node.args[0], b)) for a, b in _kept_by_reshape(node))
-        case "slice" | "pad" | "cat":
-            moved = {a for _, a in _fixed(node)}
-            yield from (((node, a), (arg, a)) for arg in node.args for a in axes if a not in moved)
-        case _:
-            pass
-
-
-def _kept_by_reshape(node: Node) -> list[tuple[int, int]]:
-    """Axes of the result and of the operand that have one extent and as many elements before them."""
-
-    def named(sizes: tuple[int, ...]) -> dict[tuple[int, int], int]:
-        return {(n, prod(sizes[:a])): a for a, n in enumerate(sizes)}
-
-    to, of = named(node.sizes), named(node.args[0].sizes)
-    return [(to[key], of[key]) for key in to if key in of and key[0] > 1]
+    for arg, kept in zip(node.args, kept_axes(node), strict=True):
+        yield from (((node, a), (arg, b)) for a, b in kept.items())
 
 
 def _fixed(node: Node) -> list[Place]:
     """Axes whose extents an attribute says, or that are part of what is split or joined."""
     args = node.args
     match node.op:
-        case "slice":
-            cuts = zip(node.ints("start"), node.ints("stop"), node.ints("step"), args[0].sizes, strict=True)
-            moved = [a for a, (start, stop, step, n) in enumerate(cuts) if (start, stop, step) != (0, n, 1)]
-        case "pad":
-            moved = [a for a, sides in enumerate(zip(node.ints("low"), node.ints("high"), strict=True)) if any(sides)]
-        case "cat":
-            moved = [node.attr("axis", int)]
+        case "slice" | "pad" | "cat":
+            moved = [a for a in range(node.rank) if any(a not in kept for kept in kept_axes(node))]
         case "reshape":
-            kept = _kept_by_reshape(node)
-            of = [(args[0], a) for a in range(args[0].rank) if a not in [b for _, b in kept]]
-            return [(node, a) for a in range(node.rank) if a not in [b for b, _ in kept]] + of
+            (kept,) = kept_axes(node)
+            of = [(args[0], a) for a in range(args[0].rank) if a not in kept.values()]
+            return [(node, a) for a in range(node.rank) if a not in kept] + of
         case "gather" | "take_along_axis":
             moved = [a for a in range(node.rank) if a != node.attr("axis", int) and args[0].sizes[a] != node.sizes[a]]
         case _:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from fusion_ir.core.graph import Graph, InputSpec
 from fusion_ir.core.node import Node
 from fusion_ir.dtype import DType
-from fusion_ir.ops import OPS, OpKind
+from fusion_ir.ops import OPS, OpKind, axis_maps_of
 
 MOST_BEHIND = 1e18  # operations behind one element, beyond which nobody counts
 MOST_TIMES = 1e60  # that a node is computed, likewise: x + x a thousand times over asks for it 2^1000 times
@@ -335,18 +335,10 @@ def _whole_by(node: Node, place: int, axes: Axes) -> Axes:
             return axes - {node.attr("axis", int)} if node.rank == arg.rank else frozenset()
         case _:
             pass
-    match node.op:
-        case "broadcast_in_dim":
-            return frozenset(i for i, d in enumerate(node.ints("dims")) if d in axes or arg.sizes[i] == 1)
-        case "expand":
-            return frozenset(d for d in range(arg.rank) if d in axes or arg.sizes[d] == 1)
-        case "permute":
-            return frozenset(d for i, d in enumerate(node.ints("dims")) if i in axes)
-        case "squeeze":
-            kept = [d for d in range(arg.rank) if d not in node.ints("axes")]
-            return frozenset(node.ints("axes")) | {d for i, d in enumerate(kept) if i in axes}
-        case _:
-            return frozenset()
+    if node.op not in ("broadcast_in_dim", "expand", "permute", "squeeze"):
+        return frozenset()
+    (axis_map,) = axis_maps_of(node)
+    return frozenset(i for i, s in enumerate(axis_map) if s is not None and (s.axis in axes or not s.step))
 
 
 def _needed_by(node: Node, place: int, n: int) -> int:

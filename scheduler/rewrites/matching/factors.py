@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from fusion_ir import building as build
 from fusion_ir.core.node import Node
 from fusion_ir.dtype import DType
-from fusion_ir.ops import OpKind, kind_of, make
+from fusion_ir.ops import OpKind, axis_maps_of, kind_of, make
 from scheduler.rewrites.matching.axis_labels import Axis, Label, Labels
 from scheduler.rewrites.matching.strided_slices import Window, cut, operand_windows, sizes_of, whole
 
@@ -142,25 +142,14 @@ class _Expanding:
         windows = operand_windows(x, window)
         if windows is None or 0 in sizes_of(window):
             return None
-        (below,), (operand,) = windows, x.args
-        given: tuple[Axis, ...] | None
-        match x.op:
-            case "slice":
-                given = axes
-            case "reshape":
-                given = self.labels.regrouped(axes, sizes_of(below))
-            case "squeeze":
-                kept = iter(axes)
-                given = tuple(() if a in x.ints("axes") else next(kept) for a in range(operand.rank))
-            case "permute":
-                given = _placed(operand.rank, x.ints("dims"), axes)
-            case _:  # broadcast_in_dim, expand
-                dims = x.ints("dims") if x.op == "broadcast_in_dim" else range(x.rank)
-                given = tuple(() if n == 1 else axes[d] for d, n in zip(dims, sizes_of(below), strict=True))
-                lost = self.labels.all_of(axes) - self.labels.all_of(given)
-                if lost & self._kept:
-                    return None  # its sum is over as many equal values
-        return None if given is None else (below, given)
+        (below,) = windows
+        if x.op == "reshape":
+            regrouped = self.labels.regrouped(axes, sizes_of(below))
+            return None if regrouped is None else (below, regrouped)
+        (axis_map,) = axis_maps_of(x)
+        given = tuple(axes[s.axis] if s is not None and s.axis is not None and s.step else () for s in axis_map)
+        lost = self.labels.all_of(axes) - self.labels.all_of(given)
+        return None if lost & self._kept else (below, given)  # a sum over a broadcast is over as many equal values
 
     @property
     def _kept(self) -> set[Label]:

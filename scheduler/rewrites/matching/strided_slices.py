@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from math import prod
 
 from fusion_ir.core.node import Node
-from fusion_ir.ops import OpKind, kind_of, make
+from fusion_ir.ops import OpKind, axis_maps_of, kind_of, make
+from fusion_ir.ops.axis_maps import AxisSource
 
 Window = tuple[tuple[int, int, int], ...]  # start, stop and step of each axis
 
@@ -50,16 +51,9 @@ def operand_windows(x: Node, window: Window) -> list[Window] | None:
             return []
         case "slice":
             return [composed(of_slice(x), window)]
-        case "permute":
-            dims = x.ints("dims")
-            return [tuple(window[dims.index(axis)] for axis in range(x.rank))]
-        case "broadcast_in_dim":
-            own = x.ints("dims")
-        case "expand":
-            own = tuple(range(x.rank))
-        case "squeeze":
-            kept = iter(window)
-            return [tuple((0, 1, 1) if a in x.ints("axes") else next(kept) for a in range(x.args[0].rank))]
+        case "permute" | "broadcast_in_dim" | "expand" | "squeeze":
+            (axis_map,) = axis_maps_of(x)
+            return [tuple(_along(window, source) for source in axis_map)]
         case "reshape":
             found = _reshaped(x.args[0].sizes, x.sizes, window)
             return None if found is None else [found]
@@ -67,7 +61,11 @@ def operand_windows(x: Node, window: Window) -> list[Window] | None:
             return _contracted(x, window)
         case _:
             return None
-    return [tuple(w if w[1] == 1 else window[axis] for w, axis in zip(whole(x.args[0]), own, strict=True))]
+
+
+def _along(window: Window, source: AxisSource | None) -> tuple[int, int, int]:
+    """The part of an operand's axis that a window needs of a view that cuts no axes."""
+    return window[source.axis] if source is not None and source.axis is not None and source.step else (0, 1, 1)
 
 
 def _contracted(x: Node, window: Window) -> list[Window]:

@@ -16,16 +16,16 @@ from fusion_ir import building as build
 from fusion_ir.core.node import Node
 from fusion_ir.core.scalar import Scalar
 from fusion_ir.ops import OPS, OpKind, kind_of
+from fusion_ir.ops.views import SELECTIONS
 from scheduler.rewrites.matching.strided_slices import of_slice
 from scheduler.rewrites.rule import Rule
 
 _SAME = ("maximum", "minimum", "logical_and", "logical_or", "bitwise_and", "bitwise_or")
-_VIEWS = ("reshape", "permute", "broadcast_in_dim", "expand", "slice", "squeeze")
 
 
 def number(node: Node) -> float | None:
     """The number that all elements of a node are by the graph; None where there is none."""
-    while node.op in _VIEWS:
+    while node.op in SELECTIONS:
         node = node.args[0]
     return float(node.attr("value", Scalar).value) if node.op == "full" and node.dtype.kind != "bool" else None
 

@@ -10,16 +10,15 @@ from fusion_ir.core.node import Node
 from fusion_ir.dtype import DType, accumulate_dtype
 from fusion_ir.ops import make
 from fusion_ir.ops.contract import ORDERED_PRODUCTS, products
+from fusion_ir.ops.views import SELECTIONS
 from scheduler.rewrites.rule import Rule
-
-_VIEWS = ("reshape", "permute", "broadcast_in_dim", "expand", "slice", "squeeze")
 
 
 def _uncast(x: Node) -> Node | None:
     """The node's values in the dtype that they were widened from, seen through views; None where they were not."""
     if x.op == "cast" and x.args[0].dtype.is_float and x.dtype.holds(x.args[0].dtype):
         return x.args[0]
-    below = _uncast(x.args[0]) if x.op in _VIEWS else None
+    below = _uncast(x.args[0]) if x.op in SELECTIONS else None
     return None if below is None else make(x.op, [below], dict(x.attrs))
 
 

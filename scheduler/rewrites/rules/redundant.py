@@ -1,29 +1,17 @@
 """Views and casts that move or change nothing, or of which two are one."""
 
 from fusion_ir.core.node import Node
-from fusion_ir.ops import make
+from fusion_ir.ops import axis_maps_of, make
+from fusion_ir.ops.axis_maps import AxisSource
 from scheduler.rewrites.rule import Rule
 
 
 def _idle_view(node: Node) -> Node | None:
-    if not node.args or node.sizes != node.args[0].sizes or node.dtype != node.args[0].dtype:
+    axis_maps = axis_maps_of(node)
+    if len(axis_maps) != 1 or node.sizes != node.args[0].sizes:
         return None
-    x = node.args[0]
-    match node.op:
-        case "reshape" | "expand" | "squeeze":
-            return x
-        case "permute":
-            return x if node.ints("dims") == tuple(range(node.rank)) else None
-        case "broadcast_in_dim":
-            return x if node.ints("dims") == tuple(range(node.rank)) else None
-        case "slice":
-            return x if all(step == 1 for step in node.ints("step")) else None
-        case "pad":
-            return x if not any((*node.ints("low"), *node.ints("high"))) else None
-        case "cat":
-            return x if len(node.args) == 1 else None
-        case _:
-            return None
+    own = (s is not None and (s.step == 0 or s == AxisSource(axis)) for axis, s in enumerate(axis_maps[0]))
+    return node.args[0] if all(own) else None
 
 
 def _reshape_reshape(node: Node) -> Node | None:
