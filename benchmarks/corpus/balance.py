@@ -4,6 +4,7 @@ from math import prod
 
 from benchmarks.corpus.case import Case, Kind
 from fusion_ir.core.graph import Graph
+from fusion_ir.ops.contract import products
 
 # f32 operations per byte at which arithmetic takes as long as the bytes: 525 GFLOP/s of multiply-adds over 54 GB/s of
 # copies, the ceilings of the machine whose results are in benchmarks/results/ (2 cores, AVX-512, 2026-11).
@@ -34,8 +35,7 @@ def intensity(graph: Graph) -> float:
     operations = 0.0
     for node in graph.nodes:
         if node.op == "contract":
-            reduced = node.ints("a_axes")[len(node.ints("a_axes")) - node.attr("reduced", int) :]
-            operations += 2.0 * node.elements * prod(node.args[0].sizes[a] for a in reduced)
+            operations += 2.0 * node.elements * products(node)
     return operations / bytes_of(graph)
 
 

@@ -28,6 +28,7 @@ from codegen.sandbox.object_cache import ObjectCache
 from codegen.toolchain.compiler import Failure
 from codegen.toolchain.cuda import CudaCompiler
 from fusion_ir.core.graph import Graph
+from fusion_ir.ops.contract import products
 from fusion_ir.records import Device
 
 FAMILY, ALONE = "wgmma", "product alone"
@@ -97,19 +98,10 @@ def held(entry: Entry, stage: CudaStage, device: Device, seconds: float) -> Iter
         torch.cuda.synchronize()
         errors[kernel.schedule] = float((result.float() - expected).norm() / expected.norm())
     timed = stage.race({name: stage.ready(call)[0] for name, call in calls.items()}, seconds, 0)
-    operations = max(2.0 * n.elements * reduced(n) for n in instance.graph.nodes if n.op == "contract")
+    operations = max(2.0 * n.elements * products(n) for n in instance.graph.nodes if n.op == "contract")
     for name, error in errors.items():
         us = timed[name].median_us
         yield Row(entry.name, name, us, operations / us / 1e6, timed[ALONE].median_us / us, error)
-
-
-def reduced(node: Any) -> int:
-    """Products that one element of a contraction sums."""
-    axes = node.ints("a_axes")[-node.attr("reduced", int) :]
-    count = 1
-    for axis in axes:
-        count *= node.args[0].sizes[axis]
-    return count
 
 
 def launches(graph: Graph, device: Device) -> Iterator[tuple[Kernel, Any]]:

@@ -19,7 +19,7 @@ from fusion_ir.core.graph import Graph, InputSpec, OutputSpec
 from fusion_ir.core.node import Node
 from fusion_ir.dtype import DType, i32
 from fusion_ir.ops import OPS, OpKind, make, make_input
-from fusion_ir.ops.contract import ORDERED_PRODUCTS
+from fusion_ir.ops.contract import ORDERED_PRODUCTS, products, summed_sizes
 
 SCRATCH_ALIGNMENT_BYTES = 64
 
@@ -82,16 +82,10 @@ def long_contract(graph: Graph) -> Node | Reject:
     if len(found) != 1 or found[0].op != "contract":
         return Reject(f"holds {', '.join(n.op for n in found) or 'no contraction'}; takes one contraction alone")
     (node,) = found
-    products = prod(summed_sizes(node))
-    if products <= ORDERED_PRODUCTS:
-        return Reject(f"a contraction over {products} products is summed in order (more than {ORDERED_PRODUCTS}: any)")
+    k = products(node)
+    if k <= ORDERED_PRODUCTS:
+        return Reject(f"a contraction over {k} products is summed in order (more than {ORDERED_PRODUCTS}: any)")
     return node if node.elements else Reject("the product is empty")
-
-
-def summed_sizes(node: Node) -> list[int]:
-    """Extents of the reduced axes of a contraction."""
-    a_axes, reduced = node.ints("a_axes"), node.attr("reduced", int)
-    return [node.args[0].sizes[position] for position in a_axes[len(a_axes) - reduced :]]
 
 
 def sum_dtype(node: Node) -> DType:
@@ -164,9 +158,9 @@ def contraction(
     whether operands may be of a narrower type in memory, widened by an exact cast.
     """
     sizes = [*node.sizes, *summed_sizes(node)]
-    products = prod(summed_sizes(node))
+    k = products(node)
     weights = dense_strides(sizes)
-    tensors = [[Digit(d.weight * products, d.extent, d.stride) for d in digits] for digits in (result, *others)]
+    tensors = [[Digit(d.weight * k, d.extent, d.stride) for d in digits] for digits in (result, *others)]
     matrices: dict[str, Matrix] = {}
     for name, operand, axes in zip("ab", node.args, (node.ints("a_axes"), node.ints("b_axes")), strict=True):
         seen = _seen_through(graph, operand, widened=widened)
@@ -192,7 +186,7 @@ def contraction(
             _stride(a, low),
             _stride(b, low),
             _stride(c, low),
-            low < products,
+            low < k,
             tuple(_stride(digits, low) for digits in more),
         )
         for low, high in pairwise(marks)

@@ -1,6 +1,6 @@
 """Rules of contractions and reductions: few products are unrolled in order, everything else is a `reduce`."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import inf, nan, prod
 
 from codegen.lowering.index import Affine, Cut
@@ -10,7 +10,7 @@ from codegen.lowering.value import Value
 from fusion_ir.core.node import Node
 from fusion_ir.core.scalar import Scalar
 from fusion_ir.dtype import DTYPES, DType, accumulate_dtype, i64
-from fusion_ir.ops.contract import ORDERED_PRODUCTS
+from fusion_ir.ops.contract import ORDERED_PRODUCTS, products, summed_sizes
 
 COMBINES: dict[str, tuple[str, float]] = {
     # op    combines with    value of an empty reduction
@@ -42,7 +42,7 @@ def contract(p: Puller, node: Node, index: Index) -> Value:
     a, b = node.args
     acc = node.attr("acc", DType)
     a_axes, b_axes = node.ints("a_axes"), node.ints("b_axes")
-    extents = reduced_extents(node)
+    extents = summed_sizes(node)
 
     def operands(reduced: Index) -> tuple[Value, Value]:
         root = (*index, *reduced)
@@ -62,17 +62,11 @@ def contract(p: Puller, node: Node, index: Index) -> Value:
         return p.values.make("reduce", args, (op, *axes_of(piece)), acc)
 
     total: Value | None = None
-    if prod(extents) > ORDERED_PRODUCTS:
+    if products(node) > ORDERED_PRODUCTS:
         return p.values.cast(_joined(p, "add", [over(piece) for piece in p.bound.of(node, extents)]), node.dtype)
     for point in _points(extents):
         total = product(operands(tuple(map(Affine, point))), total)
     return p.values.cast(p.values.const(Scalar.of(0, acc)) if total is None else total, node.dtype)
-
-
-def reduced_extents(node: Node) -> list[int]:
-    """Extents of the reduced axes of a contraction."""
-    a_axes, reduced = node.ints("a_axes"), node.attr("reduced", int)
-    return [node.args[0].sizes[position] for position in a_axes[len(a_axes) - reduced :]]
 
 
 def _operand_index(axes: tuple[int, ...], root: Index) -> Index:
@@ -81,7 +75,7 @@ def _operand_index(axes: tuple[int, ...], root: Index) -> Index:
     return tuple(e for _, e in sorted(pairs, key=lambda pair: pair[0]))
 
 
-def _points(extents: list[int]) -> list[tuple[int, ...]]:
+def _points(extents: Sequence[int]) -> list[tuple[int, ...]]:
     points: list[tuple[int, ...]] = [()]
     for extent in extents:
         points = [(*head, i) for head in points for i in range(extent)]

@@ -1,9 +1,9 @@
 """Limits of time, memory and output, beyond which compilers and kernels are stopped."""
 
 from dataclasses import dataclass
-from math import prod
 
 from fusion_ir.core.graph import Graph
+from fusion_ir.ops.contract import products
 
 GIB = 1 << 30
 
@@ -54,9 +54,6 @@ def check_work(graph: Graph) -> float:
     work = 0.0
     for n in graph.nodes:
         work += n.elements
-        reduced = n.attr("reduced", int) if n.op == "contract" else 0
-        if reduced:
-            work += 2.0 * n.elements * prod(n.args[0].sizes[a] for a in n.ints("a_axes")[-reduced:])
-        elif n.op == "contract":
-            work += 2.0 * n.elements
+        if n.op == "contract":
+            work += 2.0 * n.elements * products(n)
     return work

@@ -77,11 +77,16 @@ def _check_operand(name: str, axes: tuple[int, ...], operand: Node) -> None:
             raise RuleError(f"{name}: operand axis {position} is not mentioned")
 
 
+def summed_sizes(node: Node) -> tuple[int, ...]:
+    """Extents of the axes that a contraction sums over."""
+    a_axes, reduced = node.ints("a_axes"), node.attr("reduced", int)
+    return tuple(node.args[0].sizes[i] for i in a_axes[len(a_axes) - reduced :])
+
+
 @lru_cache(maxsize=256)
 def products(node: Node) -> int:
-    """Products per element of a contraction."""
-    a_axes, reduced = node.ints("a_axes"), node.attr("reduced", int)
-    return prod(node.args[0].sizes[i] for i in a_axes[len(a_axes) - reduced :])
+    """Products that each element of a contraction sums: K of a product of matrices."""
+    return prod(summed_sizes(node))
 
 
 def sums_in_any_order(node: Node) -> bool:

@@ -15,6 +15,7 @@ from fusion_ir.core.graph import Graph, InputSpec
 from fusion_ir.core.node import Node
 from fusion_ir.dtype import DType
 from fusion_ir.ops import OPS, OpKind, axis_maps_of
+from fusion_ir.ops.contract import products
 
 MOST_BEHIND = 1e18  # operations behind one element, beyond which nobody counts
 MOST_TIMES = 1e60  # that a node is computed, likewise: x + x a thousand times over asks for it 2^1000 times
@@ -96,7 +97,7 @@ def traffic_of(graph: Graph) -> Traffic:
                 bounded = 0.0
             if not bounded:
                 multiplied[signature] = max(held, key=lambda dtype: dtype.bytes).name
-        made = 2.0 * _depth(node) * needed[node] if row.kind is OpKind.CONTRACT else operations
+        made = 2.0 * products(node) * needed[node] if row.kind is OpKind.CONTRACT else operations
         known = work.get(signature, (0.0, 0.0, 0.0))
         work[signature] = (max(known[0], operations), max(known[1], bounded), max(known[2], made))
     written_bytes = sum(o.node.bytes for o in graph.outputs)
@@ -156,7 +157,7 @@ def _operations(node: Node, count: int, different: dict[Node, int], needed: dict
     if row.kind is OpKind.CONTRACT:
         if any(different[a] < a.elements for a in node.args):
             return 2.0 * max(count, *(different[a] - (a.elements - needed[a]) for a in node.args))
-        return 2.0 * _depth(node) * needed[node]
+        return 2.0 * products(node) * needed[node]
     if row.kind is OpKind.REDUCTION:
         operand = node.args[0]
         return max(different[operand] - (operand.elements - needed[operand]) - count, 0)
@@ -196,7 +197,7 @@ def _terms(node: Node) -> float:
         case OpKind.REDUCTION:
             return node.args[0].elements / max(node.elements, 1)
         case OpKind.CONTRACT:
-            return _depth(node)
+            return products(node)
         case _:
             return 1.0
 
@@ -207,12 +208,6 @@ def _cost(node: Node) -> float:
         return 1.0
     row = OPS[node.op]
     return 0.0 if row.kind is OpKind.VIEW else 2.0 if row.kind is OpKind.CONTRACT else row.cost
-
-
-def _depth(node: Node) -> int:
-    """Products of each element of a contraction."""
-    a_axes, reduced = node.ints("a_axes"), node.attr("reduced", int)
-    return prod(node.args[0].sizes[p] for p in a_axes[len(a_axes) - reduced :])
 
 
 def _different(graph: Graph) -> dict[Node, int]:

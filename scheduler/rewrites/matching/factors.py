@@ -14,6 +14,7 @@ from fusion_ir import building as build
 from fusion_ir.core.node import Node
 from fusion_ir.dtype import DType
 from fusion_ir.ops import OpKind, axis_maps_of, kind_of, make
+from fusion_ir.ops.contract import summed_sizes
 from scheduler.rewrites.matching.axis_labels import Axis, Label, Labels
 from scheduler.rewrites.matching.strided_slices import Window, cut, operand_windows, sizes_of, whole
 
@@ -122,10 +123,8 @@ class _Expanding:
         is_first = not self._count
         self._count += 1
         self.acc, self.rounded = self.acc or x.attr("acc", DType), self.rounded or dtype
-        reduced, root = x.attr("reduced", int), list(axes)
+        root = [*axes, *(self.labels.axis(n) for n in summed_sizes(x))]
         a_axes, b_axes = x.ints("a_axes"), x.ints("b_axes")
-        for position in a_axes[len(a_axes) - reduced :]:
-            root.append(self.labels.axis(x.args[0].sizes[position]))
         self._summed += [label for axis in root[len(axes) :] for label in axis]
         windows = operand_windows(x, window) or []
         trees = [

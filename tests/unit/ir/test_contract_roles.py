@@ -13,10 +13,12 @@ from fusion_ir import building as build
 from fusion_ir.building.recognise_contractions import contracted
 from fusion_ir.dtype import DTYPES, bf16, f32
 from fusion_ir.keys.graph_key import graph_key
+from fusion_ir.ops.contract import products, summed_sizes
+from fusion_ir.reference.interpreter import interpret
 from scheduler.budget import Budget
 from scheduler.interfaces import Forgetful
 from scheduler.tune import tune
-from testing.tensors import evaluate_one
+from testing.tensors import evaluate_one, graph_of, spec
 from tests.support.devices import CPU_DEVICE
 
 EXTENT = dict(zip("abmonpkl", (2, 3, 4, 2, 5, 3, 6, 2), strict=True))
@@ -39,6 +41,19 @@ def test_every_role_and_order_is_what_einsum_says(axes: tuple[str, str, str, str
         labels = [[ord(c) for c in s] for s in (a, b, out)]
         got = evaluate_one(lambda p, q, of=labels: build.einsum(p, q, of[0], of[1], of[2]), x, y)
         np.testing.assert_array_equal(got, np.einsum(f"{a},{b}->{out}", x, y))
+
+
+@pytest.mark.parametrize("axes", SETS, ids="-".join)
+def test_products_of_a_sum_are_what_a_contraction_of_ones_gives(axes: tuple[str, str, str, str]) -> None:
+    batch, rows, columns, depth = axes
+    labels = [[ord(c) for c in s] for s in (depth + batch + rows, columns + batch + depth, batch + rows + columns)]
+    x, y = (np.ones([EXTENT[chr(c)] for c in s], np.float32) for s in labels[:2])
+    graph = graph_of(
+        [spec(x.shape, f32), spec(y.shape, f32)], lambda p, q: build.einsum(p, q, labels[0], labels[1], labels[2])
+    )
+    node = next(n for n in graph.nodes if n.op == "contract")
+    assert (interpret(graph, [x, y])[0] == products(node)).all()
+    assert summed_sizes(node) == tuple(EXTENT[c] for c in depth)
 
 
 @pytest.mark.parametrize("name", REJECTED)
