@@ -21,7 +21,8 @@ from tuning_db.reading.answers import (
     scope,
     verified,
 )
-from tuning_db.requests import STATES, Conditions, RequestKey, Searched, State
+from tuning_db.requests import Conditions, RequestKey, Searched
+from tuning_db.states import PLAN_STATES, PlanState
 
 LEAST_GAIN = 0.02  # of a plan that replaces one that answers another request, or that was timed far more quietly
 MOST_NOISE = 0.5  # of a time, as far as it is believed
@@ -31,14 +32,14 @@ _POINTER = select(*(_ROWS[name] for name in (*ANSWER, *SEARCH))).where(_ROWS.key
 _SCOPED = text(SCOPED)
 
 
-def mark(database: Database, request: RequestKey, state: State, now: Conditions | None) -> bool:
+def mark(database: Database, request: RequestKey, state: PlanState, now: Conditions | None) -> bool:
     """Changes the state of a stored answer, and with `now` the conditions under which it was last verified.
 
     Returns False where the request has no answer. Example: a stale plan was timed again on the new driver ->
     `mark(request, "measured", now)`; its result was wrong -> `mark(request, "failed")`.
     """
-    if state not in STATES:
-        raise ValueError(f"state must be one of {', '.join(STATES)}, not {state!r}")
+    if state not in PLAN_STATES:
+        raise ValueError(f"state must be one of {', '.join(PLAN_STATES)}, not {state!r}")
     with database.write() as connection:
         row = connection.execute(_POINTER.with_for_update(), {"key": request.digest}).first()
         if row is None:
@@ -85,7 +86,13 @@ def best_stored(connection: Connection, request: RequestKey, now: str) -> Answer
 
 
 def stays(
-    stored: Answer, spread: float | None, request: RequestKey, plan: Plan, state: State, searched: Searched, now: str
+    stored: Answer,
+    spread: float | None,
+    request: RequestKey,
+    plan: Plan,
+    state: PlanState,
+    searched: Searched,
+    now: str,
 ) -> bool:
     """Whether a stored plan stays the answer to `request`, although a search made the new one `plan`. spread: of the
     stored plan.
@@ -110,7 +117,9 @@ def stays(
     return took * (1.0 + other) >= before * (1.0 - max(noise, LEAST_GAIN))
 
 
-def columns(request: RequestKey, stored: Answer | None, plan: Plan, state: State, searched: Searched) -> dict[str, Any]:
+def columns(
+    request: RequestKey, stored: Answer | None, plan: Plan, state: PlanState, searched: Searched
+) -> dict[str, Any]:
     """The row of a request for which a search made `plan`: it points to that plan, or to the answer `stored`, which
     stays."""
     conditions = Conditions.of_plan(plan).json()

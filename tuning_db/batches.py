@@ -10,7 +10,7 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any, Literal, get_args
+from typing import Any
 
 from sqlalchemy import Connection, Row, Select, and_, bindparam, case, exists, func, insert, select, tuple_, update
 
@@ -25,15 +25,12 @@ from tuning_db.operation import columns_of, new_operation
 from tuning_db.operations import SUBMIT, withdraw
 from tuning_db.page_tokens import Page, Position, check_limit
 from tuning_db.prefixes import beginning_with
+from tuning_db.states import OPERATION_STATES, BatchState, OperationState
 
 # Below that of every interactive request: an operation above it is wanted by somebody outside of batches.
 PRIORITY = -1
 _TICK_SECONDS = 1e-6  # between operations of one batch, so that they are taken in the order of its lines
 _CHUNK = 500  # values in one statement; SQLite takes some ten thousand
-
-BatchState = Literal["running", "done", "cancelled"]
-ItemState = Literal["queued", "running", "done", "failed", "cancelled"]
-ITEM_STATES: tuple[ItemState, ...] = get_args(ItemState)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +64,7 @@ class Batch:
     created: float
     cancelled: float | None
     finished: float | None
-    counts: Mapping[ItemState, int]
+    counts: Mapping[OperationState, int]
 
     @property
     def state(self) -> BatchState:
@@ -84,7 +81,7 @@ class BatchItem:
     custom_id: str
     graph_key: str | None
     operation_id: str | None
-    state: ItemState
+    state: OperationState
     result: str | None
     error: str | None
     event: int | None
@@ -218,7 +215,7 @@ class Batches:
         return self.batch(id)
 
     def items(
-        self, id: str, states: Sequence[ItemState] = ITEM_STATES, after: int = -1, limit: int = 1000
+        self, id: str, states: Sequence[OperationState] = OPERATION_STATES, after: int = -1, limit: int = 1000
     ) -> list[BatchItem]:
         """Items in these states whose number is above `after`, in order."""
         chosen = _ITEM.where(_STATE.in_(states), BatchItemRow.number > after).order_by(BatchItemRow.number)
@@ -234,7 +231,7 @@ class Batches:
 
     def _items(self, statement: Select[Any], id: str) -> list[BatchItem]:
         rows = fitting(_ITEM_COLUMNS, self._database.rows(statement.params(batch=id)))
-        return [BatchItem(*row) for row in rows if row[_ITEM_STATE] in ITEM_STATES]
+        return [BatchItem(*row) for row in rows if row[_ITEM_STATE] in OPERATION_STATES]
 
     def _batches(self, statement: Select[Any]) -> list[Batch]:
         """One statement for batches and counts: one moment for both."""
@@ -320,7 +317,7 @@ def _row(batch_id: str, number: int, item: NewItem, served: Mapping[str, str]) -
 
 def _batch(rows: Sequence[Row[Any]]) -> Batch:
     """The batch, from one row for each state of its items."""
-    counts: dict[ItemState, int] = dict.fromkeys(ITEM_STATES, 0)
+    counts: dict[OperationState, int] = dict.fromkeys(OPERATION_STATES, 0)
     for row in rows:
         if row.item_state in counts:
             counts[row.item_state] = row.number

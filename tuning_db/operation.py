@@ -3,16 +3,14 @@
 import uuid
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
-from typing import Any, Literal, get_args
+from typing import Any
 
 from sqlalchemy import Row
 
 from tuning_db.checks import fitting, miss, storable
 from tuning_db.failures import FailureKey
 from tuning_db.models import OperationRow
-
-OperationState = Literal["queued", "running", "done", "failed", "cancelled"]
-OPERATION_STATES: tuple[OperationState, ...] = get_args(OperationState)
+from tuning_db.states import OPERATION_STATES, OperationState
 
 
 @dataclass(frozen=True, slots=True)

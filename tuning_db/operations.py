@@ -29,13 +29,12 @@ from tuning_db.graphs import NewGraph, put_graphs
 from tuning_db.models import OperationRow
 from tuning_db.operation import (
     COLUMNS,
-    OPERATION_STATES,
     Operation,
-    OperationState,
     columns_of,
     new_operation,
     read_operations,
 )
+from tuning_db.states import OPERATION_STATES, OperationState
 
 MAX_ATTEMPTS = 3
 BACK_OFF_SECONDS = (1.0, 10.0)  # from the first loss of a worker, or the end of its lease, and from the second

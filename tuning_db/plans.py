@@ -15,7 +15,8 @@ from tuning_db.engine import Database
 from tuning_db.graphs import blanks
 from tuning_db.models import BinaryRow, DeviceRow, FailureRow, GraphRow, PlanRow, RequestRow, SourceRow
 from tuning_db.page_tokens import Page, Position, check_limit
-from tuning_db.requests import STATES, Conditions, RequestKey, Searched, State
+from tuning_db.requests import Conditions, RequestKey, Searched
+from tuning_db.states import PLAN_STATES, PlanState
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +63,7 @@ class PlanSummary:
     families: tuple[str, ...]
     dtypes: tuple[str, ...]
     created: float
-    state: State | None
+    state: PlanState | None
     cut_short: str | None
     hits: int
     last_hit: float | None
@@ -93,7 +94,7 @@ def store_plan(
     database: Database,
     request: RequestKey,
     plan: Plan,
-    state: State,
+    state: PlanState,
     binaries: Mapping[str, bytes],
     sources: Mapping[str, str],
     searched: Searched,
@@ -170,7 +171,7 @@ def evict(database: Database, plan_key: str) -> bool:
         return connection.execute(delete(PlanRow).where(PlanRow.plan_key == plan_key)).rowcount > 0
 
 
-def _check_answers(request: RequestKey, plan: Plan, state: State) -> None:
+def _check_answers(request: RequestKey, plan: Plan, state: PlanState) -> None:
     for what, asked, made in (
         ("graph", request.graph_key, plan.graph_key),
         ("device", request.device_key, plan.device.class_key),
@@ -183,8 +184,8 @@ def _check_answers(request: RequestKey, plan: Plan, state: State) -> None:
     if request.memory_bytes is not None and plan.temporary_bytes > request.memory_bytes:
         needed = f"{plan.temporary_bytes} bytes of temporaries"
         raise ValueError(f"the plan needs {needed}, and at most {request.memory_bytes} were asked for")
-    if state not in STATES:
-        raise ValueError(f"state must be one of {', '.join(STATES)}, not {state!r}")
+    if state not in PLAN_STATES:
+        raise ValueError(f"state must be one of {', '.join(PLAN_STATES)}, not {state!r}")
 
 
 def _verifies(connection: Connection, plan_key: str) -> bool:
@@ -271,7 +272,7 @@ def _summaries(database: Database, rows: Sequence[Row[Any]], tenant: str | None)
                 target=row.target,
                 device=row.name,
                 created=row.created,
-                state=next((state for state in STATES if state in states), None),
+                state=next((state for state in PLAN_STATES if state in states), None),
                 cut_short=None if None in ends else next(iter(ends), None),
                 hits=sum(hits for _, _, hits, _ in of_plan),
                 last_hit=max((at for _, _, _, at in of_plan if at is not None), default=None),

@@ -3,13 +3,10 @@
 import json
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from typing import Literal, get_args
 
 from fusion_ir.records import NUMERICS, WIRE_VERSION, Device, Plan
 from tuning_db.checks import digest
-
-State = Literal["measured", "predicted", "stale", "failed"]
-STATES: tuple[State, ...] = get_args(State)
+from tuning_db.states import PlanState
 
 
 @dataclass(frozen=True)
@@ -96,7 +93,7 @@ class Resolved:
 
     request: RequestKey
     plan_key: str
-    state: State
+    state: PlanState
     body: bytes
     cut_short: str | None = None
     due: bool = False

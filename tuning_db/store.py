@@ -20,7 +20,7 @@ from tuning_db.graphs import NewGraph
 from tuning_db.hits import HitCounter
 from tuning_db.measurements import Trial
 from tuning_db.models import PlanBinaryRow, PlanRow, PlanSourceRow
-from tuning_db.operation import OPERATION_STATES, Operation, OperationState
+from tuning_db.operation import Operation
 from tuning_db.operations import Operations
 from tuning_db.page_tokens import Page
 from tuning_db.plans import ALL_PLANS, PlanFilter, PlanSummary
@@ -28,7 +28,8 @@ from tuning_db.prefixes import beginning_with
 from tuning_db.reading.answers import asked, resolve
 from tuning_db.reading.content import binary, source, verify
 from tuning_db.reading.graphs import Names, StoredGraph, graph, verifies
-from tuning_db.requests import WHOLE, Conditions, RequestKey, Resolved, Searched, State
+from tuning_db.requests import WHOLE, Conditions, RequestKey, Resolved, Searched
+from tuning_db.states import OPERATION_STATES, OperationState, PlanState
 
 MOST_WHOLE = 20_000  # plans and graphs that a process remembers having looked at
 WHOLE_SECONDS = 60.0  # for so long
@@ -187,7 +188,7 @@ class Store:
         self,
         request: RequestKey,
         plan: Plan,
-        state: State,
+        state: PlanState,
         binaries: Mapping[str, bytes],
         sources: Mapping[str, str],
         searched: Searched = WHOLE,
@@ -203,7 +204,7 @@ class Store:
         database = self._database
         return plans.store_plan(database, request, plan, state, binaries, sources, searched, only_better=only_better)
 
-    def mark(self, request: RequestKey, state: State, now: Conditions | None = None) -> bool:
+    def mark(self, request: RequestKey, state: PlanState, now: Conditions | None = None) -> bool:
         """Changes the state of the stored answer, and with `now` the conditions under which it was last verified.
         False: there is no answer."""
         return answers.mark(self._database, request, state, now)

@@ -4,14 +4,12 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field, StringConstraints
 
-from service.api.models import Key, ResolveRequest, State
+from service.api.models import Key, ResolveRequest
 from service.errors import Problem
+from tuning_db.states import BatchState, OperationState, PlanState
 
 # Printable, so that one stands in a line of anybody's log: no control characters, line separators or lone surrogates.
 CUSTOM_ID = r"^[^\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]{1,512}$"
-
-BatchState = Literal["running", "done", "cancelled"]
-ItemState = Literal["queued", "running", "done", "failed", "cancelled"]
 
 
 class BatchLine(ResolveRequest):
@@ -89,7 +87,7 @@ class BatchResult(BaseModel):
     plan_key: Key
     graph_key: Key
     cache: Literal["hit", "miss"]
-    state: State
+    state: PlanState
 
 
 class BatchError(BaseModel):
@@ -103,6 +101,6 @@ class ItemEvent(BaseModel):
     """An item has ended: exactly one of `result` and `error` is there."""
 
     custom_id: str
-    state: ItemState
+    state: OperationState
     result: BatchResult | None = Field(None)
     error: Problem | None = Field(None)

@@ -35,9 +35,10 @@ from service.errors import ApiError
 from service.jobs import PlanResult
 from service.settings import TARGET
 from tuning_db.batch_endings import Ending
-from tuning_db.batches import Batch, BatchItem, ItemState
+from tuning_db.batches import Batch, BatchItem
 from tuning_db.errors import KeyReused, NeverFits, QueueFull
 from tuning_db.prefixes import is_prefix
+from tuning_db.states import OperationState
 from tuning_db.store import Store
 
 router = APIRouter(tags=["batches"])
@@ -238,7 +239,7 @@ def _line(item: BatchItem) -> BatchResult | BatchError:
     return BatchResult.model_validate({"custom_id": item.custom_id, "graph_key": item.graph_key, **plan.model_dump()})
 
 
-async def _stream(ctx: Context, batch_id: str, states: tuple[ItemState, ...]) -> Response:
+async def _stream(ctx: Context, batch_id: str, states: tuple[OperationState, ...]) -> Response:
     batch = await ctx.database.run(found, ctx.store, batch_id)
 
     async def lines() -> AsyncIterator[str]:

@@ -4,7 +4,6 @@ import math
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
-from typing import get_args
 
 from fastapi import APIRouter, Request
 from starlette.responses import Response
@@ -15,7 +14,7 @@ from service.api.context import Context, context
 from service.api.models import Health
 from service.errors import RETRY_SECONDS, ApiError
 from tuning_db.errors import DatabaseError
-from tuning_db.operation import OperationState
+from tuning_db.states import OPERATION_STATES, OperationState
 
 router = APIRouter(tags=["health"])
 
@@ -66,7 +65,7 @@ async def metrics(request: Request) -> Response:
     try:
         counts = await ctx.database.run(ctx.store.operation_counts)
     except (DatabaseError, ApiError):
-        counts = dict.fromkeys(get_args(OperationState), math.nan)
+        counts = dict.fromkeys(OPERATION_STATES, math.nan)
     with suppress(DatabaseError, ApiError):
         await ctx.database.run(_count_failures, ctx)
     for state, count in counts.items():

@@ -8,11 +8,11 @@ from fusion_ir.formats.side_json import SideModel
 from fusion_ir.records import Device, Numerics, Plan
 from service.errors import Problem
 from service.settings import TARGET, TARGET_WORDS
+from tuning_db.states import OperationState, PlanState
 
 KEY = r"^[0-9a-f]{64}$"
 
 Key = Annotated[str, StringConstraints(pattern=KEY)]
-State = Literal["measured", "predicted", "stale", "failed"]
 
 
 class Body(BaseModel):
@@ -62,7 +62,7 @@ class Resolution(BaseModel):
     for it ended before it had measured what it wanted to. `refining`: another search is waiting or running, whose plan
     becomes the answer where it is better."""
 
-    state: State
+    state: PlanState
     cache: Literal["hit", "miss"]
     plan_key: Key
     graph_key: Key
@@ -78,7 +78,7 @@ class OperationModel(BaseModel):
 
     id: str
     kind: str
-    state: Literal["queued", "running", "done", "failed", "cancelled"]
+    state: OperationState
     done: bool
     attempt: int
     cancel_requested: bool
@@ -103,7 +103,7 @@ class PlanRow(BaseModel):
     device_key: str
     device: str
     numerics: str
-    state: State | Literal["superseded"]
+    state: PlanState | Literal["superseded"]
     cut_short: str | None = None
     steps: int
     time_us: float | None

@@ -21,6 +21,7 @@ from service.wording.continued_search import Continued
 from service.wording.failures import problem_before
 from tuning_db.reading.graphs import Names
 from tuning_db.requests import Conditions, RequestKey, Resolved, Searched
+from tuning_db.states import PlanState
 
 if TYPE_CHECKING:
     from tuning_db.reading.sqlite_hits import SqliteHits
@@ -29,8 +30,6 @@ if TYPE_CHECKING:
 NOTHING_TIMED = "nothing was timed"
 # Errors by which a fault in the search's own code shows, in every repetition; files, memory and devices fail otherwise.
 FAULTS = (ArithmeticError, AssertionError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
-
-PlanState = Literal["measured", "predicted", "stale", "failed"]
 
 
 class PlanningError(Exception):

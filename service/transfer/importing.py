@@ -22,7 +22,8 @@ from service.transfer.making import Decided, Made, Maker, Refused
 from service.transfer.places import NoDevice, Places
 from service.transfer.reading import Bundle
 from service.version import VERSION
-from tuning_db.requests import Conditions, RequestKey, Resolved, State
+from tuning_db.requests import Conditions, RequestKey, Resolved
+from tuning_db.states import PlanState
 from tuning_db.store import Store
 
 Result = Literal["stored", "kept", "known", "elsewhere", "refused"]
@@ -129,7 +130,7 @@ class Importer:
             key = next(key for key in rivals if key in stay)
             text = f"the stored plan {_took(rivals[key].plan())}; this one {_took(plan)}, and does not clearly beat it"
             return ImportOutcome(line.key, "kept", text, key, plan.time_us, plan.predicted_us)
-        state: State = "predicted" if plan.time_us is None else "measured"
+        state: PlanState = "predicted" if plan.time_us is None else "measured"
         binaries, sources = artifacts(plan, self.cache)
         for request in replaced:
             self.store.store_plan(request, plan, state, binaries, sources)

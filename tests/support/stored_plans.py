@@ -12,7 +12,8 @@ from fusion_ir.records import Ceilings, Device, Plan, Reason, Ref, Search, Step,
 from fusion_ir.text.printing import print_graph
 from service.version import VERSION
 from tuning_db.reading.graphs import Names
-from tuning_db.requests import RequestKey, State
+from tuning_db.requests import RequestKey
+from tuning_db.states import PlanState
 from tuning_db.store import Store
 
 DEVICE = Device(
@@ -110,7 +111,7 @@ def put_plan(
     names: Names | None,
     plan: Plan,
     source: str = "void k() {}\n",
-    state: State = "measured",
+    state: PlanState = "measured",
     device: Device | None = None,
 ) -> str:
     """Stores the graph and the given plan in this state; the plan's key. device: the device that the plan is for."""

@@ -13,7 +13,8 @@ from typing import Any
 from fusion_ir.records import NUMERICS
 from tuning_db.checks import checksum, digest
 from tuning_db.reading.rows import Reader
-from tuning_db.requests import STATES, Conditions, RequestKey, Resolved, State
+from tuning_db.requests import Conditions, RequestKey, Resolved
+from tuning_db.states import PLAN_STATES, PlanState
 
 UNKNOWN_US = 1e300
 _MOST_BYTES = 2**63 - 1
@@ -58,7 +59,7 @@ class Answer:
 
     request: RequestKey
     plan_key: str
-    state: State
+    state: PlanState
     conditions: str
     takes_us: float | None
     looseness: int
@@ -105,7 +106,7 @@ def resolve(reader: Reader, request: RequestKey, now: Conditions | None, seconds
             found = reader.cached("plans", best.plan_key, _BODY, {"plan": best.plan_key})
             body = found[0][0] if found else None
         if body is not None and digest(body) == best.plan_key:
-            state: State = "stale" if best.state == "measured" and not best.is_current(current) else best.state
+            state: PlanState = "stale" if best.state == "measured" and not best.is_current(current) else best.state
             due = not any(a.settles(request, current, seconds) for a in answers)
             cut_short = _cut_short(request, best, answers)
             return Resolved(best.request, best.plan_key, state, body, cut_short, due)
@@ -134,7 +135,7 @@ def verified(rows: Iterable[Sequence[Any]], miss: Callable[[str, str, str], None
         request = RequestKey(*(read[name] for name in asked))
         values = {name: read[name] for name in (*ANSWER, *SEARCH)}
         whole = request.digest == read["key"] and row_checksum(read["key"], values) == read["checksum"]
-        if whole and read["state"] in STATES:
+        if whole and read["state"] in PLAN_STATES:
             found.append(Answer(request, **values))
         else:
             miss("requests", str(read["key"]), "checksum")

@@ -19,6 +19,7 @@ from tests.support.service_app import running
 from tests.support.stored_plans import DEVICE, chain, plan_of, put_plan
 from tests.support.strict_page import page
 from tuning_db.reading.graphs import Names
+from tuning_db.states import PLAN_STATES
 
 NAMES = Names(("x",), ("y",))
 SPECIFIED = DEVICE.model_copy(update={"origin": "specified", "name": "Test H200"})
@@ -203,5 +204,6 @@ def test_every_state_can_be_read_and_told_from_others_in_both_schemes() -> None:
             dim, bright = sorted((luminance(text), luminance(ground)))
             assert (bright + 0.05) / (dim + 0.05) >= 4.5, (text, ground)
         assert len({scheme[name] for name in ("accent", "good", "warn", "bad", "noisy")}) == 5
+    assert set(PLAN_STATES) < set(STATES)
     for state in STATES:
         assert state == "superseded" or f".state.{state}" in style

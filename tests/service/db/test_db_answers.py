@@ -11,7 +11,8 @@ from sqlalchemy import text
 from fusion_ir.records import NUMERICS, Buffer, Plan, Search
 from tests.service.db.samples import Samples, sha
 from tuning_db.engine import Database
-from tuning_db.requests import WHOLE, Conditions, RequestKey, Searched, State
+from tuning_db.requests import WHOLE, Conditions, RequestKey, Searched
+from tuning_db.states import PlanState
 from tuning_db.store import Store
 
 NOW = Conditions("", "g++ 12", "0.1.0")
@@ -40,7 +41,7 @@ def put(
     plan: Plan,
     searched: Searched = WHOLE,
     only_better: bool = True,
-    state: State | None = None,
+    state: PlanState | None = None,
 ) -> str:
     store.put_graph(samples.graph_key(), samples.graph(), samples.names)
     binaries = {sha(samples.binary()): samples.binary()}
