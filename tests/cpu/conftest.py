@@ -1,13 +1,18 @@
-"""One workbench on this machine's CPU per module, which checks kernels and times none."""
+"""One workbench on this machine's CPU per module, which checks kernels and times none; and a machine whose ceilings are
+known."""
 
+import shutil
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from codegen.devices.ceilings import reached_ceilings
 from codegen.devices.detection import detect
 from codegen.sandbox.limits import Limits
 from codegen.sandbox.object_cache import ObjectCache
 from codegen.workbench.workbench import Workbench
+from tuning_db.store import Store
 
 
 @pytest.fixture(scope="module")
@@ -15,3 +20,20 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workbench]:
     cache = ObjectCache(tmp_path_factory.mktemp("objects"))
     with Workbench(detect("cpu", cache, ceilings=False), cache, Limits(timing_seconds=0.0)) as made:
         yield made
+
+
+@pytest.fixture(scope="session")
+def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("measured")
+    with Store(f"sqlite:///{folder / 'plans.db'}") as store:
+        device = detect("cpu", ObjectCache(folder / "cache", store.seal()))
+    reached_ceilings(device, ObjectCache(folder / "cache"), [])  # for who opens the cache without the database's seal
+    return folder
+
+
+@pytest.fixture
+def known_machine(measured: Path, tmp_path: Path) -> Path:
+    """The test's folder, with an empty database plans.db and an object cache cache that knows the machine's ceilings:
+    measuring them takes some seconds."""
+    shutil.copytree(measured, tmp_path, dirs_exist_ok=True)
+    return tmp_path

@@ -16,7 +16,7 @@ from fusion_ir.dtype import DTYPES, bf16, f32
 from fusion_ir.records import Device
 from tests.support.devices import CPU_DEVICE
 from tests.support.views import View
-from tests.support.whole import few_or_all
+from tests.support.whole import few_or_all, in_turn
 from tests.support.x86_accesses import accesses_by_parameter, objdump
 
 Width = tuple[str, int]  # a tensor, and bytes of a move
@@ -69,14 +69,15 @@ pytestmark = pytest.mark.skipif(
 
 @pytest.mark.soak
 @pytest.mark.parametrize("views", few_or_all([pytest.param(VIEWS, id="few")], [pytest.param(GRID, id="grid")]))
-@pytest.mark.parametrize("device", DEVICES.values(), ids=DEVICES)
-def test_accesses_are_those_that_kernels_say(device: Device, views: Iterable[View], tmp_path: Path) -> None:
+@pytest.mark.parametrize("device", in_turn(DEVICES, 1, "accesses"))
+def test_accesses_are_those_that_kernels_say(device: str, views: Iterable[View], tmp_path: Path) -> None:
     """Kernels of `pointwise` and `transpose` access what they state, by the first schedule that a search tries and by
     that schedule with plain stores. Without the flags APART, g++ may merge accesses, but must not split them."""
-    made = {k.entry: (view, k) for view in views for k in kernels(view.graph(), device)}
+    target = DEVICES[device]
+    made = {k.entry: (view, k) for view in views for k in kernels(view.graph(), target)}
     for entries in (list(made)[at : at + TOGETHER] for at in range(0, len(made), TOGETHER)):
         some = [made[e][1] for e in entries]
-        apart, as_it_is = (machine_code(some, device, flags, tmp_path) for flags in (APART, ()))
+        apart, as_it_is = (machine_code(some, target, flags, tmp_path) for flags in (APART, ()))
         for entry in entries:
             view, kernel = made[entry]
             said = {(a.tensor, a.width * view.dtype.bytes) for a in kernel.accesses}

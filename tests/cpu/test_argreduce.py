@@ -1,5 +1,7 @@
 """argmax and argmin: the first NaN, else the first of the best, for any data, axis and dtype, bit for bit."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 
@@ -14,6 +16,7 @@ from fusion_ir.reference.interpreter import interpret
 from testing.tensors import graph_of, spec
 from tests.support.devices import CPU_DEVICE
 from tests.support.one_kernel import run_kernel
+from tests.support.whole import in_turn
 
 NARROW = "reduction{lanes=16,fetch=0,store=plain,tile=1024,block=0,interleave=0,tasks=1}"
 WIDE = "reduction{lanes=64,fetch=0,store=plain,tile=1024,block=0,interleave=0,tasks=1}"
@@ -47,7 +50,7 @@ def rows_of(dtype: str, n: int) -> np.ndarray:
 
 @pytest.mark.parametrize("n", [1, 2, 17, 64, 131])
 @pytest.mark.parametrize("dtype", NUMBERS)
-@pytest.mark.sweep(0.3)
+@pytest.mark.sweep(0.1)
 def test_ties_zeros_infinities_and_nans(bench: Workbench, dtype: str, n: int) -> None:
     x = rows_of(dtype, n)
     for axis, data, schedule in ((1, x, WIDE), (0, np.ascontiguousarray(x.T), NARROW)):
@@ -79,9 +82,8 @@ def test_positions_take_no_more_lanes_than_the_operand() -> None:
         assert f", 64, {ctype}> " in kernel.source
 
 
-@pytest.mark.parametrize("split", [1, 3, 16, 40])
-@pytest.mark.parametrize("n", [17, 64, 131])
-@pytest.mark.sweep(0.35)
+@pytest.mark.soak
+@pytest.mark.parametrize(("n", "split"), in_turn(product((17, 64, 131), (1, 3, 16, 40)), 2, "splits"))
 def test_an_axis_that_is_put_together(bench: Workbench, n: int, split: int) -> None:
     """argmax and argmin over an axis of two concatenated tensors, or of one tensor and its padding: positions in the
     second part count on from the first."""

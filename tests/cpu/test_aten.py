@@ -22,10 +22,10 @@ from fusion_ir.core.graph import Graph, OutputSpec
 from fusion_ir.core.node import Node
 from fusion_ir.dtype import DTYPES, DType, bf16, f16, f32, f64, i8, i32, i64
 from fusion_ir.records import Status
-from tests.support.candidates import check_all, kernels_of, row_with_fault, run_kernel
+from tests.support.candidates import assert_right, check_all, kernels_of, row_with_fault, run_kernel
 from tests.support.devices import CUDA_DEVICE
 from tests.support.products import dense_graph, einsum_graph, spec, spread_product
-from tests.support.whole import some
+from tests.support.whole import in_turn, some
 
 ATEN = FAMILIES["aten"]
 BLOCK_M, BLOCK_N, BLOCK_K = 384, 384, 256  # gemm_cpu.h
@@ -42,16 +42,15 @@ SIZES = {"z": 3, "m": 37, "k": 41, "n": 53}
 
 @pytest.mark.soak
 def test_every_layout(bench: Workbench) -> None:
-    cases: list[tuple[str, Graph, list[Kernel]]] = []
+    cases: list[tuple[str, Graph]] = []
     for batch in ("", "z"):
         orders = [list(map("".join, permutations(batch + pair))) for pair in ("mk", "kn", "mn")]
         for a, b, out in product(*orders):
             graph = einsum_graph(a, b, out, SIZES)
             if ATEN.accepts(graph, bench.device) is None:
-                cases.append((f"{a},{b}->{out}", graph, kernels_of(graph, "aten", bench, most=2)))
+                cases.append((f"{a},{b}->{out}", graph))
     assert len(cases) == 8 + 4**3
-    wrong = check_all(some(cases, 24), bench)
-    assert not wrong, "\n".join(wrong)
+    assert_right(in_turn(cases, 6), "aten", bench, most=2)
 
 
 def shapes() -> Iterator[tuple[str, Graph]]:
@@ -72,22 +71,23 @@ def shapes() -> Iterator[tuple[str, Graph]]:
     yield "gaps", Graph(graph.inputs, (OutputSpec(graph.outputs[0].node, (1, 64)),))
 
 
+@pytest.mark.soak
 def test_shapes_and_every_cutting(bench: Workbench) -> None:
     cases = [(name, graph, kernels_of(graph, "aten", bench)) for name, graph in shapes()]
     assert max(len(kernels) for _, _, kernels in cases) >= 4
-    wrong = check_all(cases, bench)
+    wrong = check_all(in_turn(cases, 3, "cuttings"), bench)
     assert not wrong, "\n".join(wrong)
 
 
+@pytest.mark.soak
 def test_every_layout_of_narrow_operands(bench: Workbench) -> None:
-    cases: list[tuple[str, Graph, list[Kernel]]] = []
+    cases: list[tuple[str, Graph]] = []
     for dtype in (bf16, f16):
         for a, b, out in product(*(map("".join, permutations(pair)) for pair in ("mk", "kn", "mn"))):
             graph = einsum_graph(a, b, out, SIZES, dtype)
-            cases.append((f"{a},{b}->{out} {dtype}", graph, kernels_of(graph, "aten", bench, most=2)))
+            cases.append((f"{a},{b}->{out} {dtype}", graph))
     assert len(cases) == 2 * 8
-    wrong = check_all(cases, bench)
-    assert not wrong, "\n".join(wrong)
+    assert_right(in_turn(cases, 3, "layouts"), "aten", bench, most=2)
 
 
 def narrow() -> Iterator[tuple[str, Graph]]:
@@ -116,10 +116,9 @@ def narrow() -> Iterator[tuple[str, Graph]]:
     )
 
 
+@pytest.mark.soak
 def test_narrow_operands_block_by_block(bench: Workbench) -> None:
-    cases = [(name, graph, kernels_of(graph, "aten", bench, most=2)) for name, graph in narrow()]
-    wrong = check_all(cases, bench)
-    assert not wrong, "\n".join(wrong)
+    assert_right(in_turn(narrow(), 2, "narrow"), "aten", bench, most=2)
 
 
 def cast_first(stored: tuple[DType, DType], dtype: DType, sizes: Sequence[Sequence[int]], out: DType) -> Graph:
@@ -128,6 +127,7 @@ def cast_first(stored: tuple[DType, DType], dtype: DType, sizes: Sequence[Sequen
     return dense_graph(operands, lambda x, w: build.matmul(build.cast(x, dtype), build.cast(w, dtype), out))
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("dtype", [f32, f64], ids=str)
 def test_our_own_products_of_every_size(bench: Workbench, dtype: DType) -> None:
     """Products in every layout with rows, columns and steps one less and one more than tiles and blocks have."""
@@ -144,7 +144,7 @@ def test_our_own_products_of_every_size(bench: Workbench, dtype: DType) -> None:
             kernel = ATEN.emit(graph, f"aten{{library={PACKED},rows=1,columns=1}}", bench.device)
             cases.append((f"{a},{b} {sizes}", graph, [kernel]))
     assert len(cases) == 4 * len(rows)
-    wrong = check_all(cases, bench)
+    wrong = check_all(some(cases, 8, f"sizes {dtype}"), bench)
     assert not wrong, "\n".join(wrong)
 
 
@@ -152,7 +152,7 @@ def test_our_own_products_of_every_size(bench: Workbench, dtype: DType) -> None:
 def test_operands_that_are_cast_first(bench: Workbench) -> None:
     """Every cast that loses nothing, of one operand or of both; results of the products' type and of others."""
     large = [(BLOCK_M + 3, 2 * BLOCK_K + 5), (2 * BLOCK_K + 5, BLOCK_N + 7)]
-    cases: list[tuple[str, Graph, list[Kernel]]] = []
+    cases: list[tuple[str, Graph, int]] = []
     for stored, dtype in product(DTYPES.values(), (f32, f64)):
         if not dtype.holds(stored) or stored == dtype:
             continue
@@ -160,12 +160,15 @@ def test_operands_that_are_cast_first(bench: Workbench) -> None:
         for operands in ((stored, stored), (stored, dtype), (dtype, stored)):
             for out in (dtype, f16) if stored.name == "i8" else (dtype,):
                 graph = cast_first(operands, dtype, sizes, out)
-                cases.append((f"{operands} as {dtype} to {out}", graph, kernels_of(graph, "aten", bench, most=2)))
+                cases.append((f"{operands} as {dtype} to {out}", graph, 2))
     turned = [spec(sizes, (1, sizes[0] + 3), bf16) for sizes in large]
     graph = dense_graph(turned, lambda x, w: build.matmul(build.cast(x, f64), build.cast(w, f64)))
-    cases.append(("turned", graph, kernels_of(graph, "aten", bench)))
+    cases.append(("turned", graph, 100))
     assert len(cases) > 40
-    wrong = check_all(some(cases, 14), bench)
+    drawn = in_turn(cases, 4, "casts")
+    wrong = check_all(
+        [(name, graph, kernels_of(graph, "aten", bench, most=most)) for name, graph, most in drawn], bench
+    )
     assert not wrong, "\n".join(wrong)
 
 
@@ -185,8 +188,8 @@ SPREAD = [  # stored, multiplied, result
 ]
 
 
-@pytest.mark.parametrize(("stored", "dtype", "out"), SPREAD, ids=str)
-@pytest.mark.sweep(0.3)
+@pytest.mark.soak
+@pytest.mark.parametrize(("stored", "dtype", "out"), in_turn(SPREAD, 2, "spread"), ids=str)
 def test_operands_in_any_order(bench: Workbench, stored: DType, dtype: DType, out: DType) -> None:
     random = Random(f"{stored} {dtype} {out}")
     cases: list[tuple[str, Graph, list[Kernel]]] = []
@@ -198,13 +201,12 @@ def test_operands_in_any_order(bench: Workbench, stored: DType, dtype: DType, ou
         if len(cases) == 8:
             break
     assert len(cases) == 8
-    wrong = check_all(cases, bench)
+    wrong = check_all(in_turn(cases, 3, f"{stored} {dtype} {out}"), bench)
     assert not wrong, "\n".join(wrong)
 
 
-@pytest.mark.parametrize("step", [2, 3])
-@pytest.mark.parametrize("dtype", [f32, f64, bf16, i8], ids=str)
-@pytest.mark.sweep(0.4)
+@pytest.mark.soak
+@pytest.mark.parametrize(("dtype", "step"), in_turn(product((f32, f64, bf16, i8), (2, 3)), 2, "steps"), ids=str)
 def test_elements_a_step_apart_up_to_the_last_of_a_tensor(bench: Workbench, dtype: DType, step: int) -> None:
     """Products of strided operands, each plain or transposed, with few rows and with many, read nothing beyond the
     tensors, which lie between guard pages."""
@@ -225,10 +227,11 @@ def test_elements_a_step_apart_up_to_the_last_of_a_tensor(bench: Workbench, dtyp
             )
             cases.append((f"{m} {k} {n} {a_turned} {b_turned}", graph, kernels_of(graph, "aten", bench, most=1)))
     assert all("packed::spread" in kernel.source for _, _, kernels in cases for kernel in kernels)
-    wrong = check_all(cases, bench)
+    wrong = check_all(in_turn(cases, 2, f"{dtype} {step}"), bench)
     assert not wrong, "\n".join(wrong)
 
 
+@pytest.mark.sweep(0.5)
 @pytest.mark.parametrize(
     ("pattern", "instead"),
     [
@@ -245,22 +248,26 @@ def test_a_wrong_step_is_found_out(bench: Workbench, pattern: str, instead: str)
     assert row.status in (Status.wrong_result, Status.crashed), row
 
 
+@pytest.mark.soak
 def test_whole_numbers_in_every_layout(bench: Workbench) -> None:
-    cases: list[tuple[str, Graph, list[Kernel]]] = []
+    cases: list[tuple[str, Graph]] = []
     for dtype in (i8, i32):
         for a, b, out in product(*(map("".join, permutations(pair)) for pair in ("mk", "kn", "mn"))):
             graph = einsum_graph(a, b, out, SIZES, dtype)
-            cases.append((f"{a},{b}->{out} {dtype}", graph, kernels_of(graph, "aten", bench, most=1)))
+            cases.append((f"{a},{b}->{out} {dtype}", graph))
     for a, out in product(WHOLE, WHOLE):
         graph = dense_graph([(250, 300), (300, 401)], lambda x, w, out=out: build.matmul(x, w, out), a)
-        cases.append((f"{a} to {out}", graph, kernels_of(graph, "aten", bench, most=1)))
+        cases.append((f"{a} to {out}", graph))
     several = einsum_graph("htd", "hdn", "tn", {"t": 45, "h": 4, "d": 64, "n": 96}, i32)
-    cases.append(("sum over two axes", several, kernels_of(several, "aten", bench)))
-    wrong = check_all(cases, bench)
+    made = [
+        (name, graph, kernels_of(graph, "aten", bench, most=1)) for name, graph in in_turn(cases, 5, "whole numbers")
+    ]
+    wrong = check_all([*made, ("sum over two axes", several, kernels_of(several, "aten", bench))], bench)
     assert not wrong, "\n".join(wrong)
 
 
-@pytest.mark.parametrize("dtype", WHOLE, ids=str)
+@pytest.mark.soak
+@pytest.mark.parametrize("dtype", in_turn(WHOLE, 2, "wraps"), ids=str)
 def test_whole_numbers_wrap_as_their_accumulator_does(bench: Workbench, dtype: DType) -> None:
     """Operands of all sizes; results narrower than the sums, as wide, and wider."""
     rng = np.random.default_rng(7)
@@ -274,9 +281,10 @@ def test_whole_numbers_wrap_as_their_accumulator_does(bench: Workbench, dtype: D
         np.testing.assert_array_equal(got, np.matmul(x.astype(acc), w.astype(acc)).astype(out.numpy))
 
 
+@pytest.mark.soak
 def test_a_wrong_product_of_whole_numbers_is_found_out(bench: Workbench) -> None:
     graph = dense_graph([(37, 41), (41, 53)], build.matmul, i32)
-    for pattern, instead in FAULTS:
+    for pattern, instead in in_turn(FAULTS, 2, "whole numbers"):
         kernel = ATEN.emit(graph, "aten{library=packed,rows=1,columns=1}", bench.device)
         row = row_with_fault(graph, kernel, pattern, instead, bench)
         assert row.status in (Status.wrong_result, Status.crashed), row
@@ -358,7 +366,7 @@ def test_narrow_operands_keep_denormals_infinities_and_nans(bench: Workbench) ->
     ],
 )
 @pytest.mark.parametrize("library", [OPENBLAS, PACKED])
-@pytest.mark.sweep(0.4)
+@pytest.mark.sweep(0.15)
 def test_a_wrong_call_is_found_out(bench: Workbench, library: str, pattern: str, instead: str, dtype: DType) -> None:
     graph = dense_graph([(37, 41), (41, 53)], build.matmul, dtype)
     kernel = ATEN.emit(graph, f"aten{{library={library},rows=1,columns=1}}", bench.device)

@@ -98,9 +98,10 @@ def is_gone(process: int) -> bool:
 
 @pytest.mark.soak
 @pytest.mark.timeout(3600)
-def test_a_batch_ends_complete_though_its_workers_are_killed_twice(tmp_path: Path) -> None:
-    with Store(f"sqlite:///{tmp_path / 'fuseplan.db'}") as store:
-        with server(tmp_path, **SETTINGS) as (process, port):
+def test_a_batch_ends_complete_though_its_workers_are_killed_twice(known_machine: Path) -> None:
+    folder, db = known_machine, f"sqlite:///{known_machine / 'plans.db'}"
+    with Store(db) as store:
+        with server(folder, db=db, **SETTINGS) as (process, port):
             sent = httpx.post(
                 f"http://127.0.0.1:{port}/v1/batches?seconds={SECONDS}",
                 content=lines(),
@@ -126,7 +127,7 @@ def test_a_batch_ends_complete_though_its_workers_are_killed_twice(tmp_path: Pat
             process.wait()
         left = store.batches.batch(watched.id)
         assert left is not None and left.state == "running", "it ended before the second kill: nothing was tested"
-        with server(tmp_path, **SETTINGS) as (_, port):
+        with server(folder, db=db, **SETTINGS) as (_, port):
             watched.wait(lambda: getattr(store.batches.batch(watched.id), "finished", None))
             shown = httpx.get(f"http://127.0.0.1:{port}/v1/batches/{watched.id}", timeout=60).json()
         assert shown["counts"] == {"queued": 0, "running": 0, "done": shown["items"], "failed": 0, "cancelled": 0}

@@ -88,8 +88,8 @@ def test_the_best_of_two_measurements_of_products_is_kept() -> None:
     assert best(one, SLOW).product_gflops == best(SLOW, one).product_gflops == one.product_gflops
 
 
-def test_raised_ceilings_are_remembered(tmp_path: Path) -> None:
-    cache = ObjectCache(tmp_path)
+def test_raised_ceilings_are_remembered(known_machine: Path) -> None:
+    cache = ObjectCache(known_machine / "cache")
     first = detect("cpu", cache)
     again = with_raised_ceilings(first, cache, [Reached(1 << 40, "memory", 100.0)])
     assert first.ceilings is not None

@@ -11,6 +11,7 @@ from codegen.workbench.workbench import Workbench
 from fusion_ir.records import Plan
 from service.cli import main
 from service.cli.tensor_files import read_tensors, write_tensors
+from tests.support.whole import in_turn
 
 GRAPH = """fuseplan.graph 1
 in0 x: bf16[33, 20] align 16
@@ -37,12 +38,12 @@ out0 y: %4
 
 
 @pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("FUSEPLAN_DB", f"sqlite:///{tmp_path / 'plans.db'}")
-    monkeypatch.setenv("FUSEPLAN_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setenv("HOME", str(tmp_path))
-    (tmp_path / "graph.txt").write_text(GRAPH)
-    return tmp_path
+def home(known_machine: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("FUSEPLAN_DB", f"sqlite:///{known_machine / 'plans.db'}")
+    monkeypatch.setenv("FUSEPLAN_CACHE", str(known_machine / "cache"))
+    monkeypatch.setenv("HOME", str(known_machine))
+    (known_machine / "graph.txt").write_text(GRAPH)
+    return known_machine
 
 
 def fuseplan(capsys: pytest.CaptureFixture[str], *arguments: object) -> dict:  # type: ignore[type-arg]
@@ -142,13 +143,14 @@ def test_check_allows_what_the_plan_may_compute(
     assert main(["run", str(home / "chain.txt"), *files, "--check", "--seconds", "1"]) == code
 
 
-@pytest.mark.parametrize(
-    ("name", "families"),
-    [
-        ("mistral_rope_first_part.kernel_math.txt", {"pointwise"}),
-        ("distilgpt2_attention_tail.migraphx.txt", {"matmul", "aten"}),
-    ],
-)
+DUMPS = [
+    ("mistral_rope_first_part.kernel_math.txt", {"pointwise"}),
+    ("distilgpt2_attention_tail.migraphx.txt", {"matmul", "aten"}),
+]
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize(("name", "families"), in_turn(DUMPS, 1, "dumps"))
 def test_the_dumps_of_other_compilers_are_planned_and_explained(
     home: Path, capsys: pytest.CaptureFixture[str], name: str, families: set[str]
 ) -> None:

@@ -55,6 +55,7 @@ def graph(name: str, dtype: DType) -> Graph:
     return graph_of([spec(s, dtype) for s in sizes], build)
 
 
+@pytest.mark.sweep(0.3)
 @pytest.mark.parametrize("name", GRAPHS)
 def test_plans_are_right_and_no_product_is_left_to_the_plainest_kernels(bench: Workbench, name: str) -> None:
     made = graph(name, DTYPES["f32"])
@@ -65,6 +66,7 @@ def test_plans_are_right_and_no_product_is_left_to_the_plainest_kernels(bench: W
     assert outcome.ok, outcome.detail
 
 
+@pytest.mark.sweep(0.3)
 @pytest.mark.parametrize("dtype", ["f32", "bf16"])
 @pytest.mark.parametrize("name", sorted(GRAPHS.keys() - {"scan"}))  # no other family scans there
 def test_gpus_have_more_than_the_plainest_kernels_as_well(name: str, dtype: str) -> None:

@@ -32,6 +32,7 @@ from codegen.workbench.workbench import Workbench  # noqa: E402
 from fusion_ir.records import Plan  # noqa: E402
 from tests.support.folding import sum_plan  # noqa: E402
 from tests.support.kernels import sum_kernel  # noqa: E402
+from tests.support.whole import in_turn  # noqa: E402
 from tuning_db.store import Store  # noqa: E402
 
 
@@ -50,8 +51,10 @@ def small(name: str) -> Case:
     return replace(case, sizes=case.small[2])
 
 
-@pytest.mark.sweep(0.5)
-@pytest.mark.parametrize(("name", "dtype"), [("scale_bias_relu_nhwc", "f32"), ("product_k4", "bf16")])
+@pytest.mark.soak
+@pytest.mark.parametrize(
+    ("name", "dtype"), in_turn([("scale_bias_relu_nhwc", "f32"), ("product_k4", "bf16")], 1, "contests")
+)
 def test_contest(name: str, dtype: str, place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch, "compile", lambda function, **_: function)  # tens of seconds
     case = small(name)

@@ -20,6 +20,7 @@ from testing import emulated_kernels as emulated
 from testing.random_graphs import Seeded, any_graph, pointwise_graph
 from testing.vec_harness import compiled_library
 from tests.support.devices import CPU_DEVICE, CUDA_DEVICE
+from tests.support.whole import WHOLE, seed
 
 FLAGS = (
     "-std=c++17",
@@ -43,13 +44,14 @@ class Case:
 
 def cases(seeds: range) -> list[Case]:
     found: list[Case] = []
-    for seed in seeds:
-        for graph in (pointwise_graph(Seeded(seed), exact=False), any_graph(Seeded(seed))):
+    for number in seeds:
+        for graph in (pointwise_graph(Seeded(number), exact=False), any_graph(Seeded(number))):
             for family in (FAMILIES["pointwise"], FAMILIES["naive"]):
                 if family.accepts(graph, CPU_DEVICE) is None and family.accepts(graph, CUDA_DEVICE) is None:
                     space = family.space(graph, CUDA_DEVICE)
                     cuda = tuple(
-                        family.emit(graph, s, CUDA_DEVICE) for s in dict.fromkeys((space[0], space[seed % len(space)]))
+                        family.emit(graph, s, CUDA_DEVICE)
+                        for s in dict.fromkeys((space[0], space[number % len(space)]))
                     )
                     found.append(Case(graph, family.emit(graph, family.space(graph, CPU_DEVICE)[0], CPU_DEVICE), cuda))
     return found
@@ -80,16 +82,21 @@ def tensors(graph: Graph, pointers: list[int], got: list[np.ndarray]) -> list[Te
     ]
 
 
-@pytest.mark.parametrize("part", range(4))
-@pytest.mark.sweep(0.5)
-def test_cuda_print_gives_the_bits_of_the_cpp_print(part: int) -> None:
-    made = cases(range(500 + 15 * part, 515 + 15 * part))
+# Seeds of graphs: of 60 in the long run, otherwise of five, others in each run.
+FIRST = 1000 + 5 * seed()
+PARTS = [range(at, at + 15) for at in range(500, 560, 15)] if WHOLE else [range(FIRST, FIRST + 5)]
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("seeds", PARTS, ids=lambda seeds: f"from {seeds.start}")
+def test_cuda_print_gives_the_bits_of_the_cpp_print(seeds: range) -> None:
+    made = cases(seeds)
     cpu_kernels = {c.cpu.entry: c.cpu.source for c in made}
     cuda_kernels = list({k.entry: k for c in made for k in c.cuda}.values())
     cpu = build('#include "loops_cpu.h"\n' + "\n".join(cpu_kernels.values()))
     emulations = {e.entry: e for e in emulated.build(cuda_kernels)}
     for case in made:
-        inputs = sample_inputs(case.graph, seed=part)
+        inputs = sample_inputs(case.graph, seed=seeds.start)
         expected = outputs(case.graph)
         pointers = [a.ctypes.data for a in inputs]
         arguments = ctypes.c_void_p * (len(inputs) + len(expected))

@@ -42,8 +42,8 @@ def test_the_demo_names_what_it_cannot_read(tmp_path: Path) -> None:
     assert "Traceback" not in ended.stderr
 
 
-def test_tune_on_a_server(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with server(tmp_path) as (_, port):
+def test_tune_on_a_server(known_machine: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with server(known_machine, db=f"sqlite:///{known_machine / 'plans.db'}") as (_, port):
         address = f"http://127.0.0.1:{port}"
         answers: list[dict[str, object]] = []
         for _ in range(2):

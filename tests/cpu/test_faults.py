@@ -23,6 +23,7 @@ from fusion_ir.records import Measurement, Status
 from tests.support.faults import DECLARED, FAULTS, Fault
 from tests.support.kernels import SUM, bare_headers, sum_graph, sum_kernel
 from tests.support.processes import descendants, within
+from tests.support.whole import in_turn, some
 
 N = 1001
 # A child that ended is followed by another, which imports NumPy first: 0.3 s on one machine, 1.3 on another.
@@ -48,7 +49,7 @@ def measure(bench: Workbench, body: str, name: str = "k") -> Measurement:
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
-@pytest.mark.sweep(0.5)
+@pytest.mark.sweep(0.15)
 def test_a_faulty_kernel_ends_as_its_status_within_its_limit(bench: Workbench, fault: Fault) -> None:
     assert measure(bench, SUM).status is Status.ok
     kernel = sum_kernel(N, "k", fault.body, before=DECLARED)
@@ -69,9 +70,10 @@ def test_a_faulty_kernel_ends_as_its_status_within_its_limit(bench: Workbench, f
     assert time.monotonic() - start < 5
 
 
+@pytest.mark.soak
 def test_no_fault_leaves_a_process_behind(bench: Workbench) -> None:
     before = set(descendants(os.getpid()))
-    for name in ("leaves a process behind", "goes on twice", "spins"):
+    for name in some(("leaves a process behind", "goes on twice", "spins"), 2):
         assert measure(bench, next(f.body for f in FAULTS if f.name == name)).status is not Status.ok
         timers = set(descendants(os.getpid())) - before
         assert within(1.0, lambda timers=timers: not timers & set(descendants(os.getpid())) or len(timers) <= 1), name
@@ -99,6 +101,7 @@ COMPILERS = {
 }  # fmt: skip
 
 
+@pytest.mark.sweep(0.3)
 @pytest.mark.parametrize("name", COMPILERS)
 def test_a_faulty_compiler_ends_as_its_status_within_its_limit(name: str, tmp_path: Path) -> None:
     body, status, limit = COMPILERS[name]
@@ -129,7 +132,8 @@ BOMBS = {
 }
 
 
-@pytest.mark.parametrize("name", BOMBS)
+@pytest.mark.soak
+@pytest.mark.parametrize("name", in_turn(BOMBS, 1, "bombs"))
 def test_a_file_that_no_compiler_can_take(bench: Workbench, name: str) -> None:
     kernel = sum_kernel(N, "bomb", SUM, before=BOMBS[name])
     start = time.monotonic()

@@ -18,6 +18,7 @@ from fusion_ir.reference.interpreter import interpret
 from testing.tensors import graph_of, spec
 from tests.support.devices import CPU_DEVICE, CUDA_DEVICE
 from tests.support.one_kernel import run_kernel
+from tests.support.whole import in_turn
 
 POINTWISE = FAMILIES["pointwise"]
 PLAIN = "pointwise{lanes=32,fetch=0,store=plain,tile=4096,block=0,interleave=0,tasks=1,rows=1}"
@@ -40,13 +41,14 @@ def check(bench: Workbench, g: Graph, family: str = "pointwise", few: int = 2) -
 
 @pytest.mark.parametrize("of", ["i32", "i64"])
 @pytest.mark.parametrize("dtype", list(DTYPES))
-@pytest.mark.sweep(0.3)
+@pytest.mark.sweep(0.15)
 def test_every_dtype(bench: Workbench, dtype: str, of: str) -> None:
     check(bench, gathered("index_select", 0, (11, 40), (29,), dtype, of), few=1)
     check(bench, gathered("take_along_axis", 1, (7, 40), (7, 37), dtype, of), few=1)
 
 
-@pytest.mark.parametrize("axis", [0, 1, 2])
+@pytest.mark.soak
+@pytest.mark.parametrize("axis", in_turn([0, 1, 2], 1, "gathers"))
 def test_each_axis(bench: Workbench, axis: int) -> None:
     x = (6, 9, 35)
     check(bench, gathered("index_select", axis, x, (21,)))
@@ -54,6 +56,7 @@ def test_each_axis(bench: Workbench, axis: int) -> None:
     check(bench, gathered("gather", axis, x, tuple(13 if d == axis else n - 1 for d, n in enumerate(x))))
 
 
+@pytest.mark.sweep(0.5)
 @pytest.mark.parametrize("n", [1, 15, 33, 64, 130])
 def test_odd_rows(bench: Workbench, n: int) -> None:
     check(bench, gathered("index_select", 0, (17, n), (50,), "bf16", "i32"))
@@ -90,6 +93,7 @@ CONES: dict[str, Callable[[Node, Node], Node | list[Node]]] = {
 }  # fmt: skip
 
 
+@pytest.mark.sweep(0.35)
 @pytest.mark.parametrize("name", CONES)
 def test_cones(bench: Workbench, name: str) -> None:
     check(bench, graph_of([spec((11, 40), DTYPES["f32"]), spec((21,), DTYPES["i64"])], CONES[name]))
@@ -106,6 +110,7 @@ def test_summed_bags(bench: Workbench) -> None:
     check(bench, graph_of(inputs, build), "reduction")
 
 
+@pytest.mark.sweep(0.3)
 @pytest.mark.parametrize("dtype", ["f32", "bf16"])
 @pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
 def test_cross_entropy_is_one_kernel(bench: Workbench, reduction: str, dtype: str) -> None:

@@ -15,6 +15,7 @@ import pytest
 from codegen.devices.ceilings import MEASURING
 from tests.cpu.test_command_line import GRAPH
 from tests.support.processes import descendants, gone, within
+from tests.support.whole import in_turn
 
 ROOT = Path(__file__).resolve().parents[2]
 LINE = "error: interrupted\n"
@@ -70,6 +71,11 @@ def home(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.fixture
+def searching(home: Path, known_machine: Path) -> Path:
+    return known_machine
+
+
 def environment(home: Path) -> dict[str, str]:
     return {
         "PATH": os.environ["PATH"], "HOME": str(home), "TMPDIR": str(home / "tmp"), "PYTHONPATH": str(ROOT),
@@ -113,9 +119,10 @@ MODULES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("module", MODULES)
-@pytest.mark.sweep(0.3)
-def test_while_a_module_is_imported(home: Path, module: str) -> None:
+@pytest.mark.soak
+@pytest.mark.parametrize("module", in_turn(MODULES, 3, "modules"))
+def test_while_a_module_is_imported(searching: Path, module: str) -> None:
+    home = searching
     code = AT_AN_IMPORT.replace("WHERE", repr(module))
     with started(home, "tune", str(home / "graph.txt"), "--seconds", "5", code=code) as process:
         assert ended(process) == (130, LINE)
@@ -128,7 +135,7 @@ COMMANDS = [
 
 
 @pytest.mark.parametrize("arguments", COMMANDS, ids=" ".join)
-@pytest.mark.sweep(0.4)
+@pytest.mark.sweep(0.2)
 def test_at_some_moments(home: Path, arguments: list[str]) -> None:
     for number in range(6):
         with started(home, *arguments) as process:
@@ -145,8 +152,9 @@ def test_at_some_moments(home: Path, arguments: list[str]) -> None:
             assert "interrupted" not in told, "it was through"
 
 
+@pytest.mark.soak
 def test_while_a_graph_is_read_from_a_terminal_or_a_pipe(home: Path) -> None:
-    for arguments in (["tune", "-"], ["convert", "-", "--to", "text"], ["explain", "-"]):
+    for arguments in in_turn((["tune", "-"], ["convert", "-", "--to", "text"], ["explain", "-"]), 1, "read"):
         with started(home, *arguments) as process:
             assert within(30, lambda process=process: waits_for_input(process.pid))
             interrupt(process)
@@ -158,7 +166,11 @@ def waits_for_input(pid: int) -> bool:
     return Path(f"/proc/{pid}/syscall").read_text().startswith("0 0x0 ")
 
 
-@pytest.mark.parametrize("command", [["tune", "graph.txt"], ["batch", "list"], ["batch", "watch", "b"]], ids=" ".join)
+ASKING = [["tune", "graph.txt"], ["batch", "list"], ["batch", "watch", "b"]]
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("command", in_turn(ASKING, 1, "asking"), ids=" ".join)
 def test_while_a_server_says_nothing(home: Path, command: list[str]) -> None:
     with socket.socket() as server:
         server.bind(("127.0.0.1", 0))
@@ -196,10 +208,12 @@ def children_gone(family: "set[int] | list[int]") -> Callable[[], bool]:
     return lambda: all(map(gone, family))
 
 
+@pytest.mark.soak
 @pytest.mark.timeout(180)
-@pytest.mark.parametrize("times", [2, 3])
-def test_twice_in_a_search(home: Path, times: int) -> None:
+@pytest.mark.parametrize("times", in_turn([2, 3], 1, "times"))
+def test_twice_in_a_search(searching: Path, times: int) -> None:
     """The first asks for the best so far, the second for no plan, a third for no time to clean up in."""
+    home = searching
     with started(home, "tune", "graph.txt", "--seconds", "60") as process:
         assert within(60, lambda: len(descendants(process.pid)) >= 2), "compilers, timing"
         family = descendants(process.pid)

@@ -15,6 +15,7 @@ from fusion_ir.core.graph import Graph
 from fusion_ir.core.node import Node
 from fusion_ir.dtype import DType, bf16, f32, f64, i8
 from testing.tensors import graph_of, spec
+from tests.support.whole import in_turn
 
 MOST_BYTES = 240 << 10  # of a shared library: parts of a kernel may be functions of their own
 MOST_OF_STORE, MOST_OF_PIECE = 1600, 128  # bytes, by what each more adds
@@ -46,7 +47,8 @@ def longest(family: str) -> Graph:
     return taken[-1]
 
 
-@pytest.mark.parametrize("family", ["gemv", "scan", "transpose"])
+@pytest.mark.soak
+@pytest.mark.parametrize("family", in_turn(["gemv", "scan", "transpose"], 1, "longest"))
 def test_code_is_no_longer_than_it_may_be(family: str, bench: Workbench) -> None:
     graph = longest(family)
     assert FAMILIES[family].accepts(graph, bench.device) is None
@@ -67,13 +69,14 @@ def joined(count: int, dtype: DType) -> Graph:
     return graph_of([spec((3, 5 + i % 3), dtype) for i in range(count)], lambda *x: B.softmax(B.cat(list(x), 1)))
 
 
-@pytest.mark.parametrize(
-    ("made", "family", "dtype", "most"),
-    [
-        *((stacked, "pointwise", dtype, MOST_OF_STORE) for dtype in (i8, bf16, f32, f64)),
-        *((joined, "normalization", dtype, MOST_OF_PIECE) for dtype in (bf16, f32, f64)),
-    ],
-)
+PIECES = [
+    *((stacked, "pointwise", dtype, MOST_OF_STORE) for dtype in (i8, bf16, f32, f64)),
+    *((joined, "normalization", dtype, MOST_OF_PIECE) for dtype in (bf16, f32, f64)),
+]
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize(("made", "family", "dtype", "most"), in_turn(PIECES, 2, "pieces"))
 def test_code_of_many_pieces_is_short(
     made: Callable[[int, DType], Graph], family: str, dtype: DType, most: int, bench: Workbench
 ) -> None:

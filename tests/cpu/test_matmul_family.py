@@ -18,6 +18,7 @@ from fusion_ir.ops import make
 from fusion_ir.records import Status
 from tests.support.candidates import assert_right, check_all, kernels_of, refusal, row_with_fault, run_kernel
 from tests.support.products import dense_graph, einsum_graph, mlp, spec, spread_product
+from tests.support.whole import in_turn, some
 
 MATMUL = FAMILIES["matmul"]
 M, K, N = 83, 41, 53
@@ -116,8 +117,9 @@ def epilogues() -> Iterator[tuple[str, Graph]]:
     yield "gaps", Graph(strided.inputs, (OutputSpec(strided.outputs[0].node, (N + 3, 1)),))
 
 
+@pytest.mark.soak
 def test_epilogues(bench: Workbench) -> None:
-    assert_right(epilogues(), "matmul", bench, most=3)
+    assert_right(in_turn(epilogues(), 7, "epilogues"), "matmul", bench, most=3)
 
 
 def added_to(a: str, b: str, out: str, added: str) -> Graph:
@@ -131,13 +133,15 @@ def added_to(a: str, b: str, out: str, added: str) -> Graph:
     )
 
 
+@pytest.mark.soak
 def test_every_layout_with_an_epilogue(bench: Workbench) -> None:
     layouts = list(product(*(map("".join, permutations(p)) for p in ("mk", "kn", "mn", "mn"))))
     assert len(layouts) == 16
     cases = [(f"{a},{b}->{out} + {added}", added_to(a, b, out, added)) for a, b, out, added in layouts]
-    assert_right(cases, "matmul", bench, most=1)
+    assert_right(some(cases, 5, "layouts"), "matmul", bench, most=1)
 
 
+@pytest.mark.soak
 def test_narrow_operands(bench: Workbench) -> None:
     cases: list[tuple[str, Graph]] = []
     for dtype in (bf16, f16, DTYPES["f8e5m2"]):
@@ -151,10 +155,11 @@ def test_narrow_operands(bench: Workbench) -> None:
             einsum_graph("htd", "hdn", "tn", {"t": 45, "h": 4, "d": 64, "n": 96}, dtype),
         ]
         cases += [(f"{dtype} {i}", graph) for i, graph in enumerate(narrow)]
-    assert_right(cases, "matmul", bench, most=2)
+    assert_right(in_turn(cases, 5, "narrow"), "matmul", bench, most=2)
 
 
-@pytest.mark.parametrize("dtype", [f32, bf16, i8], ids=str)
+@pytest.mark.soak
+@pytest.mark.parametrize("dtype", in_turn([f32, bf16, i8], 1, "spread"), ids=str)
 def test_operands_in_any_order(bench: Workbench, dtype: DType) -> None:
     """By our own products alone: see test_aten."""
     random, acc = Random(str(dtype)), i32 if dtype == i8 else f32
@@ -167,7 +172,7 @@ def test_operands_in_any_order(bench: Workbench, dtype: DType) -> None:
         if len(cases) == 6:
             break
     assert len(cases) == 6
-    wrong = check_all(cases, bench)
+    wrong = check_all(some(cases, 4, "spread"), bench)
     assert not wrong, "\n".join(wrong)
 
 
@@ -198,6 +203,7 @@ def test_infinities_and_nans_spread_like_in_the_sum(bench: Workbench) -> None:
         np.testing.assert_array_equal(got, -(x @ w))
 
 
+@pytest.mark.sweep(0.5)
 @pytest.mark.parametrize(
     ("pattern", "instead"),
     [

@@ -24,6 +24,7 @@ from tests.support.perturbed import SEEDS, perturbed_headers, quick_compiler
 from tests.support.random_products import product_graph
 from tests.support.random_reductions import reduction_graph
 from tests.support.sweep import Drawn, Result, sweep
+from tests.support.whole import in_turn
 
 SOAK = 2000
 DRAWN: tuple[Drawn, ...] = (
@@ -34,7 +35,8 @@ DRAWN: tuple[Drawn, ...] = (
 IS_SOAK = int(os.environ.get("FUSEPLAN_RANDOM_GRAPHS", "0")) >= SOAK
 GRAPHS = {"cpu": 3000 if IS_SOAK else 12, "emulator:sm_90a": 600 if IS_SOAK else 3}
 BUILDS = ("as written", *SEEDS)
-EVERY_RUN = (("cpu", "anywhere"), ("cpu", "either end"), ("emulator:sm_90a", "up"))
+IN_TURN = (("cpu", "anywhere"), ("cpu", "either end"), ("emulator:sm_90a", "up"))
+SWEPT = [(t, b) for t in GRAPHS for b in BUILDS] if IS_SOAK else in_turn(IN_TURN, 1, "builds")
 
 
 def headers(build: str, folder: Path) -> Path:
@@ -50,7 +52,7 @@ def swept(target: str, seeds: Sequence[int], include: Path, folder: Path, drawn:
 
 @pytest.mark.soak
 @pytest.mark.timeout(7200)
-@pytest.mark.parametrize(("target", "build"), [(t, b) for t in GRAPHS for b in BUILDS] if IS_SOAK else EVERY_RUN)
+@pytest.mark.parametrize(("target", "build"), SWEPT)
 def test_kernels_agree(target: str, build: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The first build has all graphs, the others share them."""
     count = GRAPHS[target] // len(DRAWN)
@@ -79,8 +81,11 @@ def test_attention_agrees(build: str, tmp_path: Path) -> None:
 # What the builds are
 
 
-@pytest.mark.parametrize("header", ["vec_cpu.h", "vec_cuda.cuh"])
-@pytest.mark.parametrize("build", ["anywhere", "up"])
+HEADERS = [(build, header) for build in ("anywhere", "up") for header in ("vec_cpu.h", "vec_cuda.cuh")]
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize(("build", "header"), in_turn(HEADERS, 1, "headers"))
 def test_operations_are_off_and_within_what_is_stated(build: str, header: str, tmp_path: Path) -> None:
     include = headers(build, tmp_path)
     host = ("-DFP_EMULATE",) if header == "vec_cuda.cuh" else ()

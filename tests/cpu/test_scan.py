@@ -44,19 +44,21 @@ def check(bench: Workbench, g: Graph, schedules: tuple[str, ...] = (SHORT, WIDE)
 
 
 @pytest.mark.parametrize("dtype", list(DTYPES))
-@pytest.mark.sweep(0.4)
+@pytest.mark.sweep(0.2)
 def test_every_dtype_along_lanes_and_across(bench: Workbench, dtype: str) -> None:
     check(bench, graph((5, 67), dtype, lambda x: [scan(x, 0), scan(x, 1)]), (WIDE,))
     check(bench, graph((5, 67), dtype, lambda x: scan(x, 1)))
     check(bench, graph((67, 5), dtype, lambda x: scan(x, 0)))
 
 
+@pytest.mark.sweep(0.3)
 @pytest.mark.parametrize("axis", [0, 1, 2])
 @pytest.mark.parametrize("sizes", [(3, 4, 5), (1, 33, 130), (40, 1, 1), (2, 129, 64), (7, 2, 300)])
 def test_each_axis(bench: Workbench, sizes: tuple[int, ...], axis: int) -> None:
     check(bench, graph(sizes, "f32", lambda x: scan(x, axis)))
 
 
+@pytest.mark.sweep(0.4)
 @pytest.mark.parametrize("n", [1, 2, 15, 16, 17, 64, 65, 1000, 40_000])
 def test_one_row_is_one_task(bench: Workbench, n: int) -> None:
     check(bench, graph((n,), "f32", lambda x: scan(x, 0)))
@@ -86,6 +88,7 @@ CONES: dict[str, Callable[[Node], Node | list[Node]]] = {
 }  # fmt: skip
 
 
+@pytest.mark.sweep(0.25)
 @pytest.mark.parametrize("name", CONES)
 def test_cones(bench: Workbench, name: str) -> None:
     check(bench, graph((37, 70), "f32", CONES[name]))
@@ -160,6 +163,7 @@ MACHINES = {
 }
 
 
+@pytest.mark.sweep(0.3)
 @pytest.mark.parametrize("machine", MACHINES)
 @pytest.mark.parametrize("dtype", ["i32", "f32"])
 def test_any_instructions(machine: str, dtype: str, tmp_path: Path) -> None:

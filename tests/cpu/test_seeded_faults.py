@@ -106,6 +106,7 @@ SUBJECTS = (
 )  # fmt: skip
 
 
+@pytest.mark.sweep(0.3)
 @pytest.mark.parametrize("subject", SUBJECTS, ids=lambda s: s.name)
 def test_every_seeded_fault_is_called_wrong(subject: Subject, tmp_path: Path) -> None:
     graph = subject.graph

@@ -77,6 +77,7 @@ def test_one_child_serves_many_jobs(slot: Slot) -> None:
     assert slot.pid == first
 
 
+@pytest.mark.sweep(0.4)
 @pytest.mark.parametrize(
     ("code", "status"),
     [

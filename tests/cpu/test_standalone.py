@@ -8,10 +8,11 @@ import pytest
 from codegen.standalone import standalone
 from tests.support.devices import CPU_DEVICE
 from tests.support.standalone import CPU, compiles, sources
+from tests.support.whole import in_turn
 
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")
-@pytest.mark.parametrize("family", CPU)
-@pytest.mark.sweep(0.35)
+@pytest.mark.soak
+@pytest.mark.parametrize("family", in_turn(CPU, 1, "standalone"))
 def test_the_compiler_takes_it(family: str, tmp_path: Path) -> None:
     compiles(standalone(sources(family, CPU_DEVICE)), CPU_DEVICE, tmp_path)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.cpu.test_command_line import GRAPH
+from tests.support.whole import in_turn
 
 ROOT = Path(__file__).resolve().parents[2]
 # Runs a command line, then tells on standard error what is loaded.
@@ -45,6 +46,11 @@ def home(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.fixture
+def searching(home: Path, known_machine: Path) -> Path:
+    return known_machine
+
+
 def run(home: Path, *arguments: str, before: str = "") -> tuple[str, set[str]]:
     """Standard output of a command, and the modules loaded in its process. before: code to run first in the process."""
     names = {"HOME": str(home), "FUSEPLAN_DB": f"sqlite:///{home / 'plans.db'}", "FUSEPLAN_CACHE": str(home / "cache")}
@@ -64,7 +70,9 @@ def test_what_is_only_read_loads_no_library(home: Path, arguments: list[str]) ->
     assert loaded & {*OF_SERVERS, *OF_SEARCHES, *OF_PLANS} <= allowed
 
 
-def test_a_hit_loads_nothing_of_searches_or_servers(home: Path) -> None:
+@pytest.mark.soak
+def test_a_hit_loads_nothing_of_searches_or_servers(searching: Path) -> None:
+    home = searching
     graph = str(home / "graph.txt")
     _, loaded = run(home, "tune", graph, "--seconds", "1", "--json")
     assert {"scheduler.tune", "codegen.workbench.workbench"} <= loaded, "this one searched"
@@ -73,15 +81,16 @@ def test_a_hit_loads_nothing_of_searches_or_servers(home: Path) -> None:
     assert '"cache": "hit"' in out
     assert loaded & {*others, *OF_FORMATS, "sqlalchemy", "asyncio"} == set()
     key = json.loads(out)["plan_key"]
-    for arguments in (["plans", "list"], ["plans", "show", key], ["source", key]):
+    for arguments in in_turn((["plans", "list"], ["plans", "show", key], ["source", key]), 1):
         _, loaded = run(home, *arguments)
         assert loaded & {*others, *OF_FORMATS, "codegen.toolchain.cpu"} == set(), arguments
-    for arguments in (["explain", key], ["trials", key], ["devices", "--target", "cpu"]):
+    for arguments in in_turn((["explain", key], ["trials", key], ["devices", "--target", "cpu"]), 1, "models"):
         _, loaded = run(home, *arguments)
         assert loaded & {*others, *OF_FORMATS} == set(), arguments
 
 
-def test_a_hit_starts_no_process(home: Path) -> None:
+def test_a_hit_starts_no_process(searching: Path) -> None:
+    home = searching
     graph = str(home / "graph.txt")
     run(home, "tune", graph, "--seconds", "0")
     no_process = "import subprocess\ndef start(*_, **__): raise AssertionError('started')\nsubprocess.Popen = start\n"

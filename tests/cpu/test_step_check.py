@@ -8,13 +8,13 @@ from codegen.workbench.workbench import Workbench
 from fusion_ir.records import Status
 from tests.support.inexact_graphs import amplifying_graph
 from tests.support.unfused import unfused_plan
+from tests.support.whole import in_turn
 
-GRAPHS = int(os.environ.get("FUSEPLAN_RANDOM_GRAPHS", "20"))
+GRAPHS = int(os.environ.get("FUSEPLAN_RANDOM_GRAPHS", "1000"))
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("seed", range(GRAPHS))
-@pytest.mark.sweep(0.3)
+@pytest.mark.parametrize("seed", in_turn(range(GRAPHS), 2, "steps"))
 def test_kernels_of_single_ops_are_right_on_what_they_are_given(bench: Workbench, seed: int) -> None:
     graph = amplifying_graph(seed, most=100)
     plan, meanings = unfused_plan(graph, bench)

@@ -23,6 +23,7 @@ from codegen.toolchain.cpu import CpuCompiler, cpu_reports, find_compiler, host_
 from codegen.toolchain.runtime import runtime_library
 from fusion_ir.records import CompileReport, Status
 from tests.support.kernels import SUM, bare_headers, sum_kernel
+from tests.support.whole import WHOLE
 
 pytestmark = pytest.mark.compiles
 
@@ -208,6 +209,7 @@ def test_host_features_are_sorted_and_known_to_compilers() -> None:
     assert set(host_features()) <= {*cpu.X86_FEATURES, *cpu.ARM_FEATURES}
 
 
+@pytest.mark.sweep(0.3)
 @pytest.mark.parametrize(
     ("body", "status"),
     [
@@ -337,14 +339,24 @@ def test_what_a_wrapper_says_of_itself_is_not_kept(tmp_path: Path) -> None:
     assert compiler_key(("none",), "") is None
 
 
-def test_the_ziglang_wheel_is_a_compiler_too(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, builder: MakeBuilder, cache: ObjectCache
-) -> None:
+@pytest.fixture
+def ziglang(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> CpuCompiler:
+    """The compiler that is found where the ziglang wheel is the only one."""
     pytest.importorskip("ziglang")
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("CXX", "")
-    compiler = find_compiler(include=bare_headers(tmp_path / "include"))
-    assert "ziglang" in compiler.command
+    return find_compiler(include=bare_headers(tmp_path / "include"))
+
+
+def test_the_ziglang_wheel_is_found_where_there_is_no_other_compiler(ziglang: CpuCompiler) -> None:
+    assert "ziglang" in ziglang.command
+    assert "clang" in ziglang.version
+
+
+@pytest.mark.soak
+@pytest.mark.skipif(not WHOLE, reason="takes half a minute, most of it for libraries of its own: `make soak` runs it")
+def test_the_ziglang_wheel_is_a_compiler_too(ziglang: CpuCompiler, builder: MakeBuilder, cache: ObjectCache) -> None:
+    compiler = ziglang
     with compiler.slot() as slot:
         assert ctypes.CDLL(str(runtime_library("pool", compiler, slot, cache)))
     (built,) = builder(compiler, jobs=1).compile([sum_kernel(8, "k")])

@@ -16,6 +16,7 @@ from fusion_ir.core.node import Node
 from fusion_ir.dtype import DTYPES
 from fusion_ir.ops import make_input
 from tests.support.candidates import check_all
+from tests.support.whole import WHOLE, in_turn, some
 
 TRANSPOSE = FAMILIES["transpose"]
 # Small tiles, large ones, both orders, both ways to store; vectors from half a block to four.
@@ -57,7 +58,7 @@ def check(cases: list[tuple[str, Graph]], bench: Workbench, schedules: list[Tran
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.sweep(0.35)
+@pytest.mark.sweep(0.2)
 def test_every_type_at_odd_sizes(dtype: str, bench: Workbench) -> None:
     """Plain transposes: sizes around blocks and tiles, and sampled ones; addresses are multiples of one element."""
     rng = random.Random(dtype)
@@ -69,7 +70,7 @@ def test_every_type_at_odd_sizes(dtype: str, bench: Workbench) -> None:
         *((rng.randint(2, 70), rng.randint(2, 70)) for _ in range(3)),
     ]
     cases: list[tuple[str, Graph]] = []
-    for m, n in sizes:
+    for m, n in some(sizes, 4, f"sizes {dtype}"):
         new = Inputs()
         cases.append((f"{m}x{n}", new.graph(turned(new(m, n, dtype=dtype)))))
     check(cases, bench, SCHEDULES[:2] if dtype in ("i16", "u8", "f8e5m2") else SCHEDULES)
@@ -145,7 +146,7 @@ GRAPHS = [
 
 
 @pytest.mark.parametrize("make", GRAPHS, ids=lambda f: f.__name__)
-@pytest.mark.sweep(0.4)
+@pytest.mark.sweep(0.2)
 def test_graphs(make, bench: Workbench) -> None:
     check([(make.__name__, make(Inputs()))], bench)
 
@@ -173,7 +174,8 @@ def test_two_lanes_share_the_axis_that_lies_across(bench: Workbench) -> None:
     check([("siblings", new.graph(build.add(turned(a), c), build.mul(turned(b), c)))], bench)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", in_turn(range(400), 1, "permutes") if not WHOLE else range(4))
 def test_random_permutes(seed: int, bench: Workbench) -> None:
     """Sums of operands of several types, each in an order of its own, stored in a few of them."""
     cases: list[tuple[str, Graph]] = []

@@ -8,24 +8,27 @@ from fusion_ir.arithmetic.conversions import round_to
 from fusion_ir.dtype import DTYPES, DType
 from testing.vec_compare import differing
 from testing.vec_harness import CTYPE, Function, Library, build_functions, every_value, random_bits, specials
+from tests.support.whole import in_turn
 
 TYPES = tuple(DTYPES.values())
 WIDTHS = (1, 8, 32, 64, 128)
-CASTS = [
+EVERY = [
     Function(f"cast_{a}_{b}_{w}", f"cast<{CTYPE[b.name]}>({{0}})", (a,), b, w)
     for a in TYPES
     for b in TYPES
     for w in WIDTHS
 ]
+CASTS = in_turn(EVERY, 80, "casts")
 # bf16 in registers: back to floats, and floats that are bf16.
 BF16 = DTYPES["bf16"]
 EXACT = [Function(f"widen_{w}", "widen({0})", (BF16,), DTYPES["f32"], w) for w in WIDTHS]
+NARROWING = [f for f in EVERY if f.name in {f"cast_f32_{t}_8" for t in TYPES if t.is_float and t.bytes <= 2}]
 EXACT += [Function(f"exact_{w}", "cast_exact<bf16>(cast<float>({0}))", (BF16,), BF16, w) for w in WIDTHS]
 
 
 @pytest.fixture(scope="module")
 def library() -> Library:
-    return build_functions([*CASTS, *EXACT])
+    return build_functions({f.name: f for f in (*CASTS, *NARROWING, *EXACT)}.values())
 
 
 def halfway(dtype: DType, source: DType) -> np.ndarray:
@@ -57,7 +60,7 @@ def values_of(source: DType, result: DType) -> np.ndarray:
 
 
 @pytest.mark.parametrize("function", CASTS, ids=lambda f: f.name)
-@pytest.mark.sweep(0.3)
+@pytest.mark.soak
 def test_cast(function: Function, library: Library) -> None:
     (source,) = function.operands
     with np.errstate(all="ignore"):
@@ -77,5 +80,5 @@ def test_nothing_is_rounded(function: Function, library: Library) -> None:
 @pytest.mark.parametrize("dtype", [t for t in TYPES if t.is_float and t.bytes <= 2], ids=repr)
 def test_nan_of_a_narrow_float_stays_nan(dtype: DType, library: Library) -> None:
     nan = np.array([np.nan, -np.nan], np.float32)
-    (function,) = (f for f in CASTS if f.name == f"cast_f32_{dtype}_8")
+    (function,) = (f for f in NARROWING if f.result == dtype)
     assert np.isnan(library.run(function, nan).astype(np.float32)).all()

@@ -17,8 +17,10 @@ from testing.vec_harness import (
     random_bits,
     specials,
 )
+from tests.support.whole import in_turn
 
-SPELLED = [s for s in SPELLINGS if s.name in ("g++ native", "g++ AVX2", "clang native", "CUDA on the host")]
+NAMES = ("g++ native", "g++ AVX2", "clang native", "CUDA on the host")
+SPELLED = in_turn((s for s in SPELLINGS if s.name in NAMES), 2, "divided")
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,7 @@ def check(division: Division, a: np.ndarray, b: np.ndarray) -> None:
     assert wrong.size == 0, [(a[i], b[i], got[i], expected[i]) for i in wrong[:5]]
 
 
+@pytest.mark.soak
 def test_special_values(division: Division) -> None:
     edges = np.array([2.0**-20, 2.0**20, 2.0**60, 2.0**-100], np.float32)
     beside = np.concatenate([np.nextafter(edges, np.float32(s)) for s in (0.0, np.inf)])
@@ -63,11 +66,13 @@ def test_special_values(division: Division) -> None:
         check(division, np.stack([pairs[:, 0], *beside_it], 1).reshape(-1), pairs[:, 1])
 
 
+@pytest.mark.soak
 def test_any_bits(division: Division) -> None:
     rng = np.random.default_rng(1)
     check(division, random_bits(f32, 400_000, rng), random_bits(f32, 200_000, rng))
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("low", [-100.0, -3.0])
 def test_ordinary_numbers(low: float, division: Division) -> None:
     """All mantissas, where the short way is taken; sums of so many numbers that are near 1 among the divisors."""
@@ -78,7 +83,7 @@ def test_ordinary_numbers(low: float, division: Division) -> None:
     check(division, a, b)
 
 
-@pytest.mark.sweep(0.5)
+@pytest.mark.soak
 def test_quotients_beside_the_middle_of_two_floats(division: Division) -> None:
     """b odd, of 24 bits, and m odd, of 25 bits, with a 2^k = b m +- 1: a / b is as close to the middle m as any."""
     rng = np.random.default_rng(3)

@@ -7,9 +7,11 @@ from fusion_ir.ops import Op
 from testing.vec_compare import differing
 from testing.vec_harness import COMPUTE, Function, Library, build_functions
 from testing.vec_ops import EXACT, functions, operands_for
+from tests.support.whole import in_turn
 
 WIDTHS = (1, 8, 32)
-FUNCTIONS: dict[str, tuple[Op, Function]] = {f.name: (op, f) for w in WIDTHS for op, f in functions(EXACT, w)}
+EVERY = [(op, f) for w in WIDTHS for op, f in functions(EXACT, w)]
+FUNCTIONS: dict[str, tuple[Op, Function]] = {f.name: (op, f) for op, f in in_turn(EVERY, len(EVERY) // 8, "exact")}
 
 
 @pytest.fixture(scope="module")
@@ -18,7 +20,7 @@ def library() -> Library:
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
-@pytest.mark.sweep(0.3)
+@pytest.mark.soak
 def test_exact_op(name: str, library: Library) -> None:
     op, function = FUNCTIONS[name]
     arrays = operands_for(op, function.operands, seed=len(name))
@@ -30,4 +32,4 @@ def test_exact_op(name: str, library: Library) -> None:
 
 
 def test_every_compute_type_is_tried() -> None:
-    assert {t for _, f in FUNCTIONS.values() for t in f.operands} == set(COMPUTE)
+    assert {t for _, f in EVERY for t in f.operands} == set(COMPUTE)

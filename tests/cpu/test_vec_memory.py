@@ -2,7 +2,6 @@
 
 import ctypes
 import mmap
-import os
 from collections.abc import Iterator
 
 import numpy as np
@@ -13,45 +12,47 @@ from fusion_ir.arithmetic.conversions import round_to
 from fusion_ir.dtype import DTYPES
 from testing.vec_compare import differing
 from testing.vec_harness import CTYPE, NATIVE, SPELLINGS, Library, Spelling, build, random_bits
+from tests.support.whole import WHOLE, in_turn
 
 TYPES = tuple(DTYPES.values())
 WIDTHS = (1, 4, 32, 128)
-SPELLED = [s for s in SPELLINGS if s.name in ("g++ native", "g++ SSE2", "clang native", "CUDA on the host")]
+OTHERS = [s for s in SPELLINGS if s.name in ("g++ SSE2", "clang native", "CUDA on the host")]
+SPELLED = [NATIVE, *in_turn(OTHERS, 1, "memory")]
+MOVED = in_turn(((t, w) for t in TYPES for w in WIDTHS), 12, "memory")
 PAGE = mmap.PAGESIZE
-WHOLE = int(os.environ.get("FUSEPLAN_RANDOM_GRAPHS", "0")) >= 2000  # `make soak`
 
 
 def source() -> str:
-    """Per type and width every kind of load and of store; a function (p, q, stride, n) moves one vector from p to q."""
+    """Per type and width of MOVED every kind of load and of store; a function (p, q, stride, n) moves one vector from p
+    to q."""
     lines = [
         "#define EXPORT(name, T, ...) \\",
         'extern "C" void name(const T* p, T* q, long s, long n) { (void)s; (void)n; __VA_ARGS__ }',
     ]
-    for t in TYPES:
+    for t, w in MOVED:
         c = CTYPE[t.name]
-        for w in WIDTHS:
-            dense = f"store<{w}, 1>(q,"
-            bodies = {
-                "load": f"{dense} load<{w}, 1>(p));",
-                "masked": f"{dense} load_masked<{w}, 1>(p, n));",
-                "strided": f"{dense} load_strided<{w}>(p, s));",
-                "strided_n": f"{dense} load_strided<{w}>(p, s, n));",
-                "lanes": f"{dense} load_lanes<{w}>([=](int l) {{ return p[(l * l) % 13]; }}, n));",
-                "splat": f"{dense} splat<{w}>(load<1, 1>(p)));",
-                "tile": f"{dense} load_tile<{w}, {max(1, w // 4)}>(p));",
-                "repeat": f"{dense} load_repeat<{w}, {max(1, w // 4)}>(p));",
-                "tile_1": f"{dense} load_tile<{w}, 1>(p));",
-                "repeat_2": f"{dense} load_repeat<{w}, {min(2, w)}>(p));",
-                "to_stream": f"store_stream<{w}, 1>(q, load<{w}, 1>(p)); stream_fence();",
-                "to_masked": f"store_masked<{w}, 1>(q, load<{w}, 1>(p), n);",
-                "to_strided": f"store_strided<{w}>(q, s, load<{w}, 1>(p));",
-                "to_strided_n": f"store_strided<{w}>(q, s, load<{w}, 1>(p), n);",
-                "to_lanes": f"store_lanes<{w}>(load<{w}, 1>(p), [=](int l, {c} y) {{ q[2 * l + 1] = y; }}, n);",
-                "set_get": f"auto v = load<{w}, 1>(p); set(v, (int)s, get(v, (int)n)); {dense} v);",
-            }
-            if w > 1:
-                bodies["halves"] = f"const auto v = load<{w}, 1>(p); {dense} join(high(v), low(v)));"
-            lines += [f"EXPORT({name}_{t}_{w}, {c}, {body})" for name, body in bodies.items()]
+        dense = f"store<{w}, 1>(q,"
+        bodies = {
+            "load": f"{dense} load<{w}, 1>(p));",
+            "masked": f"{dense} load_masked<{w}, 1>(p, n));",
+            "strided": f"{dense} load_strided<{w}>(p, s));",
+            "strided_n": f"{dense} load_strided<{w}>(p, s, n));",
+            "lanes": f"{dense} load_lanes<{w}>([=](int l) {{ return p[(l * l) % 13]; }}, n));",
+            "splat": f"{dense} splat<{w}>(load<1, 1>(p)));",
+            "tile": f"{dense} load_tile<{w}, {max(1, w // 4)}>(p));",
+            "repeat": f"{dense} load_repeat<{w}, {max(1, w // 4)}>(p));",
+            "tile_1": f"{dense} load_tile<{w}, 1>(p));",
+            "repeat_2": f"{dense} load_repeat<{w}, {min(2, w)}>(p));",
+            "to_stream": f"store_stream<{w}, 1>(q, load<{w}, 1>(p)); stream_fence();",
+            "to_masked": f"store_masked<{w}, 1>(q, load<{w}, 1>(p), n);",
+            "to_strided": f"store_strided<{w}>(q, s, load<{w}, 1>(p));",
+            "to_strided_n": f"store_strided<{w}>(q, s, load<{w}, 1>(p), n);",
+            "to_lanes": f"store_lanes<{w}>(load<{w}, 1>(p), [=](int l, {c} y) {{ q[2 * l + 1] = y; }}, n);",
+            "set_get": f"auto v = load<{w}, 1>(p); set(v, (int)s, get(v, (int)n)); {dense} v);",
+        }
+        if w > 1:
+            bodies["halves"] = f"const auto v = load<{w}, 1>(p); {dense} join(high(v), low(v)));"
+        lines += [f"EXPORT({name}_{t}_{w}, {c}, {body})" for name, body in bodies.items()]
     return "\n".join(lines) + "\n"
 
 
@@ -66,7 +67,7 @@ def call(library: Library, name: str, p: int, q: int, stride: int = 1, n: int = 
     library.symbol(name)(ctypes.c_void_p(p), ctypes.c_void_p(q), ctypes.c_long(stride), ctypes.c_long(n))
 
 
-CASES = [pytest.param(t, w, id=f"{t}-{w}") for t in TYPES for w in WIDTHS]
+CASES = [pytest.param(t, w, id=f"{t}-{w}") for t, w in MOVED]
 Case = pytest.mark.parametrize(("t", "w"), CASES)
 
 
@@ -80,7 +81,7 @@ def moved(library: Library, name: str, data: np.ndarray, w: int, stride: int = 1
 
 
 @Case
-@pytest.mark.sweep(0.25)
+@pytest.mark.soak
 def test_loads(t, w: int, library: Library) -> None:
     data = random_bits(t, 8 * w + 16, np.random.default_rng(w))
     zero = data.dtype.type(0)
@@ -106,6 +107,7 @@ def test_loads(t, w: int, library: Library) -> None:
 
 
 @Case
+@pytest.mark.soak
 def test_stores(t, w: int, library: Library) -> None:
     rng = np.random.default_rng(w)
     data, before = random_bits(t, w, rng), random_bits(t, 8 * w + 200, rng)
@@ -146,6 +148,7 @@ GROWING = {"set_get"}  # by lane numbers that no kernel leaves open
 
 
 @Case
+@pytest.mark.soak
 def test_code_does_not_grow_with_every_lane(t, w: int) -> None:
     """Scalars of 64 lanes joined: 10,842 instructions of 13 loads, 28 s of g++."""
     code_bytes = build(source(), NATIVE).code_bytes
@@ -172,6 +175,7 @@ def two_pages() -> Iterator[int]:
 
 
 @Case
+@pytest.mark.soak
 def test_masked_moves_touch_nothing_beyond_their_lanes(t, w: int, library: Library, two_pages: int) -> None:
     """The lanes that are left lie against the protected page: a byte too many ends the process."""
     out = np.zeros(w + 8, t.numpy)
@@ -182,7 +186,7 @@ def test_masked_moves_touch_nothing_beyond_their_lanes(t, w: int, library: Libra
 
 
 # ---- masked moves with a conversion between them, which compilers may make one instruction of with either
-CONVERTED_WIDTHS = (2, 4, 8, 16, 32, 64, 128) if WHOLE else (4, 16, 64)
+CONVERTED_WIDTHS = (2, 4, 8, 16, 32, 64, 128) if WHOLE else in_turn((4, 16, 64), 1, "converted")
 CONVERTED_BY = [s for s in SPELLINGS if "SSE2" not in s.name and (WHOLE or s is NATIVE)]
 
 

@@ -8,10 +8,11 @@ import pytest
 from fusion_ir.dtype import DTYPES
 from testing.vec_compare import differing
 from testing.vec_harness import SPELLINGS, Library, build, every_value
+from tests.support.whole import in_turn
 
 BF16 = DTYPES["bf16"]
-WIDTHS = (8, 16, 32, 64, 128)
-SPELLED = [s for s in SPELLINGS if s.header == "vec_cpu.h"]
+WIDTHS = in_turn((8, 16, 32, 64, 128), 2, "pairs")
+SPELLED = in_turn((s for s in SPELLINGS if s.header == "vec_cpu.h"), 3, "pairs")
 # What is done with a vector x of floats; {read}, {round}, ... are those of pairs, or of single elements.
 DONE = {
     "copied": "{read}",
@@ -50,6 +51,7 @@ def library(request: pytest.FixtureRequest) -> Library:
     return build(source(), request.param)
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("w", WIDTHS)
 @pytest.mark.parametrize("name", DONE)
 def test_same_bits_as_single_elements(name: str, w: int, library: Library) -> None:

@@ -7,9 +7,10 @@ import pytest
 
 from fusion_ir.arithmetic.philox import uniform
 from testing.vec_harness import SPELLINGS, Library, build
+from tests.support.whole import in_turn
 
-WIDTHS = (1, 2, 4, 8, 16, 32, 64, 128)
-RUNS = WIDTHS[2:]
+WIDTHS = in_turn((1, 2, 4, 8, 16, 32, 64, 128), 3, "philox")
+RUNS = [w for w in WIDTHS if w >= 4]
 LARGEST = (1 << 63) - 1
 COUNT = 3 * 128  # of every width a multiple
 KEYS = (
@@ -38,7 +39,7 @@ def source() -> str:
     return "\n".join(lines) + "\n"
 
 
-@pytest.fixture(scope="module", params=SPELLINGS, ids=lambda s: s.name)
+@pytest.fixture(scope="module", params=in_turn(SPELLINGS, 3, "philox"), ids=lambda s: s.name)
 def library(request: pytest.FixtureRequest) -> Library:
     if not request.param.available():
         pytest.skip(f"no {request.param.compiler[0]}")
@@ -60,13 +61,14 @@ def expected(key: tuple[int, int, int], start: int, step: int = 1) -> np.ndarray
 
 @pytest.mark.parametrize("width", RUNS)
 @pytest.mark.parametrize("key", KEYS)
-@pytest.mark.sweep(0.4)
+@pytest.mark.soak
 def test_whole_counters(key: tuple[int, int, int], width: int, library: Library) -> None:
     for start in STARTS:
         got = drawn(library, f"run_{width}", key, start)
         np.testing.assert_array_equal(got, expected(key, start), f"from {start}")
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("key", KEYS)
 def test_one_by_one(key: tuple[int, int, int], width: int, library: Library) -> None:

@@ -2,6 +2,7 @@
 
 import subprocess
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -24,13 +25,14 @@ from testing.vec_harness import (
     specials,
 )
 from testing.vec_ops import EXACT, INEXACT, functions, math_operands, operands_for
+from tests.support.whole import in_turn
 
 WIDTH = 16
-OPS_FUNCTIONS: dict[str, tuple[Op, Function]] = {f.name: (op, f) for op, f in functions((*EXACT, *INEXACT), WIDTH)}
+DRAWN = in_turn(functions((*EXACT, *INEXACT), WIDTH), 10, "ops")
+OPS_FUNCTIONS: dict[str, tuple[Op, Function]] = {f.name: (op, f) for op, f in DRAWN}
 CASTS = [
     Function(f"cast_{a}_{b}", f"cast<{CTYPE[b.name]}>({{0}})", (a,), b, WIDTH)
-    for a in DTYPES.values()
-    for b in DTYPES.values()
+    for a, b in in_turn(product(DTYPES.values(), repeat=2), 14, "casts")
 ]
 
 
@@ -48,7 +50,7 @@ def compare(function: Function, arrays: list[np.ndarray], libraries: dict[str, L
 
 
 @pytest.mark.parametrize("name", OPS_FUNCTIONS)
-@pytest.mark.sweep(0.3)
+@pytest.mark.soak
 def test_op(name: str, libraries: dict[str, Library]) -> None:
     op, function = OPS_FUNCTIONS[name]
     arrays = operands_for(op, function.operands, seed=len(name), count=10000)
@@ -57,6 +59,7 @@ def test_op(name: str, libraries: dict[str, Library]) -> None:
     compare(function, arrays, libraries)
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("function", CASTS, ids=lambda f: f.name)
 def test_cast(function: Function, libraries: dict[str, Library]) -> None:
     rng = np.random.default_rng(0)
@@ -68,6 +71,7 @@ def test_cuda_on_the_host_is_among_them(libraries: dict[str, Library]) -> None:
     assert {"g++ native", "CUDA on the host"} <= libraries.keys() <= {s.name for s in SPELLINGS}
 
 
+@pytest.mark.soak
 @pytest.mark.skipif(not SPELLINGS[3].available(), reason="no clang")
 def test_compiles_for_aarch64(tmp_path: Path) -> None:
     file = tmp_path / "functions.cc"

@@ -10,18 +10,21 @@ from codegen.launch.cpu import Guarded
 from fusion_ir.dtype import DTYPES, DType
 from testing.vec_compare import differing
 from testing.vec_harness import CTYPE, NATIVE, SPELLINGS, Library, build, random_bits
+from tests.support.whole import in_turn
 
 ROWS, COLUMNS = 36, 40  # of a tile: whole blocks and a part of one, whatever the registers
 PARTS = [(1, 1), (3, 40), (16, 16), (17, 33), (36, 7), (32, 32), (36, 40)]
 SPELLED = [s for s in SPELLINGS if s.header == "vec_cpu.h"]
 SPELLED.append(replace(NATIVE, name="g++ without shuffles", flags=(*NATIVE.flags, "-DVEC_NO_SHUFFLES")))
+SPELLED = in_turn(SPELLED, 3, "tiles")
+TYPES = in_turn(DTYPES.values(), 4, "tiles")
 
 
 def source() -> str:
     """Functions (p, q, stride, rows, columns). across: a tile of what is at p, dense, to q. to_across: the tile that is
     dense at p, to q."""
     lines: list[str] = []
-    for t in DTYPES.values():
+    for t in TYPES:
         c = CTYPE[t.name]
         tile = f"static Tile<{c}, {ROWS}, {COLUMNS}> k; memset(&k, 0x7a, sizeof k);"
         rows = f"for (int i = 0; i < {ROWS}; i++) memcpy({{}}, {COLUMNS} * sizeof({c}));"
@@ -57,8 +60,8 @@ def guarded(values: np.ndarray, at_end: bool) -> tuple[Guarded, np.ndarray]:
     return memory, view
 
 
-@pytest.mark.parametrize("t", DTYPES.values(), ids=str)
-@pytest.mark.sweep(0.3)
+@pytest.mark.soak
+@pytest.mark.parametrize("t", TYPES, ids=str)
 def test_tiles(t: DType, library: Library) -> None:
     rng = np.random.default_rng(t.bytes)
     for rows, columns in PARTS:
@@ -80,7 +83,8 @@ def test_tiles(t: DType, library: Library) -> None:
                     assert target.intact and differing(q.copy(), expected).size == 0, (name, rows, columns, stride)
 
 
+@pytest.mark.soak
 def test_fetching_may_go_anywhere(library: Library) -> None:
-    memory = Guarded(64, 4, at_end=True)
+    memory = Guarded(64, TYPES[0].bytes, at_end=True)
     for t in range(ROWS):
-        call(library, "fetch_f32", memory.address, 0, 1 << 20, t, 0)
+        call(library, f"fetch_{TYPES[0]}", memory.address, 0, 1 << 20, t, 0)

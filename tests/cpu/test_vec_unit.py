@@ -16,6 +16,7 @@ from fusion_ir.ops import OPS
 from testing.vec_compare import exact, ulps_off
 from testing.vec_harness import Function, Library, Spelling, build_functions
 from testing.vec_ops import math_operands
+from tests.support.whole import in_turn
 
 NAMES = ("exp", "exp2", "sigmoid", "tanh", "erf", "rsqrt")
 FUNCTIONS = {name: Function(f"{name}_by_unit", OPS[name].cpp, (f32,), f32, 4) for name in NAMES}
@@ -28,11 +29,12 @@ def modelled(exp2: float, inverse: float, rsqrt: float) -> Library:
     return build_functions(FUNCTIONS.values(), spelling)
 
 
-@pytest.fixture(scope="module", params=ERRORS, ids=str)
+@pytest.fixture(scope="module", params=in_turn(ERRORS, 2, "unit"), ids=str)
 def library(request: pytest.FixtureRequest) -> Library:
     return modelled(*request.param)
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("name", NAMES)
 def test_within_its_ulps(name: str, library: Library) -> None:
     (x,) = math_operands(OPS[name], f32, seed=len(name), count=20_000)

@@ -21,6 +21,12 @@ def parent_of(pid: int) -> int:
     return int(_stat(pid)[1])
 
 
+def cpu_seconds(pid: int) -> float:
+    """CPU time that a process has used, with all of its threads."""
+    user, system = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]
+    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+
+
 def descendants(pid: int) -> list[int]:
     """Children of a process, their children, and so on, zombies left out."""
     parents = {int(name): parent_of(int(name)) for name in os.listdir("/proc") if name.isdigit()}

@@ -28,6 +28,16 @@ def some(cases: Iterable[T], count: int, name: str = "") -> list[T]:
     return [every[i] for i in sorted({0, *drawn, len(every) - 1})]
 
 
+def in_turn(cases: Iterable[T], count: int, name: str = "") -> list[T]:
+    """`count` of the cases in their order, any of them; all of them in the long run. For parameters, and for parts of
+    tests, of which each takes long: in many runs every case has its turn. name: as of `some`."""
+    every = list(cases)
+    if WHOLE or len(every) <= count:
+        return every
+    drawn = random.Random(f"{seed()} {name} {len(every)}").sample(range(len(every)), count)
+    return [every[i] for i in sorted(drawn)]
+
+
 def few_or_all(few: Sequence[Any], rest: Sequence[Any]) -> list[Any]:
     """Parameters of a test marked `soak`: the first few in every run, the rest in the long one as well."""
     return [*few, *(rest if WHOLE else ())]
