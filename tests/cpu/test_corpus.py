@@ -64,7 +64,7 @@ def test_graph_builds_and_is_finite(case: Case, dtype: str) -> None:
 @needs_torch
 @each_case
 @pytest.mark.parametrize("dtype", ["f64", *DTYPE_NAMES])
-@pytest.mark.sweep(0.08)
+@pytest.mark.sweep(0.06)
 def test_graph_means_what_its_function_says(case: Case, dtype: str) -> None:
     for sizes in case.small:
         instance = case.instance(dtype, sizes)
@@ -117,7 +117,7 @@ def planned() -> list[tuple[str, str, int]]:
 @pytest.mark.soak
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(("name", "dtype", "number"), planned())
-@pytest.mark.sweep(0.1)
+@pytest.mark.sweep(0.07)
 def test_plan_computes_the_case(name: str, dtype: str, number: int, bench: Workbench) -> None:
     case = CASES[name]
     sizes = case.small[number]

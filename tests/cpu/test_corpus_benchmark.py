@@ -2,6 +2,7 @@
 
 import ctypes
 import json
+import shutil
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
@@ -37,8 +38,9 @@ from tuning_db.store import Store  # noqa: E402
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+def place(measured: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     folder = tmp_path_factory.mktemp("place")
+    shutil.copytree(measured, folder, dirs_exist_ok=True)
     cache = ObjectCache(folder / "cache")
     pool = unpinned_pool(2, cache)
     with Store(f"sqlite:///{folder / 'b.db'}") as store:

@@ -101,6 +101,7 @@ def peers() -> list[Any]:
     ]
 
 
+@pytest.mark.sweep(0.3)
 @pytest.mark.parametrize(("case", "function"), peers())
 def test_peers_stay_on_their_device(case: Case, function: Peer) -> None:
     for dtype in ("bf16", "f32", "f64"):  # f64: where the others are compared with

@@ -72,7 +72,8 @@ def home(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def searching(home: Path, known_machine: Path) -> Path:
+def searching_home(home: Path, known_machine: Path) -> Path:
+    """`home` of a machine whose ceilings are known, for commands that search."""
     return known_machine
 
 
@@ -121,8 +122,8 @@ MODULES = [
 
 @pytest.mark.soak
 @pytest.mark.parametrize("module", in_turn(MODULES, 3, "modules"))
-def test_while_a_module_is_imported(searching: Path, module: str) -> None:
-    home = searching
+def test_while_a_module_is_imported(searching_home: Path, module: str) -> None:
+    home = searching_home
     code = AT_AN_IMPORT.replace("WHERE", repr(module))
     with started(home, "tune", str(home / "graph.txt"), "--seconds", "5", code=code) as process:
         assert ended(process) == (130, LINE)
@@ -211,9 +212,9 @@ def children_gone(family: "set[int] | list[int]") -> Callable[[], bool]:
 @pytest.mark.soak
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("times", in_turn([2, 3], 1, "times"))
-def test_twice_in_a_search(searching: Path, times: int) -> None:
+def test_twice_in_a_search(searching_home: Path, times: int) -> None:
     """The first asks for the best so far, the second for no plan, a third for no time to clean up in."""
-    home = searching
+    home = searching_home
     with started(home, "tune", "graph.txt", "--seconds", "60") as process:
         assert within(60, lambda: len(descendants(process.pid)) >= 2), "compilers, timing"
         family = descendants(process.pid)

@@ -74,7 +74,8 @@ def test_attention_agrees(build: str, tmp_path: Path) -> None:
     graphs = {"causal": causal(1, 40, 72, 40, 24), "masked": masked(1, 40, 72, 40)}
     compiler = quick_compiler(device, headers(build, tmp_path))
     with Workbench(device, cache, Limits(timing_seconds=0.0), compiler=compiler) as bench:
-        wrong = check_all([(n, g, kernels_of(g, "attention", bench, most=1)) for n, g in graphs.items()], bench)
+        drawn = in_turn(graphs.items(), 1, "attention")
+        wrong = check_all([(n, g, kernels_of(g, "attention", bench, most=1)) for n, g in drawn], bench)
     assert not wrong, "\n".join(wrong)
 
 
@@ -104,8 +105,9 @@ def test_operations_are_off_and_within_what_is_stated(build: str, header: str, t
             assert np.quantile(off[moved], 0.9) > 0.5 * op.ulps, function.name
 
 
+@pytest.mark.soak
 def test_kernels_that_are_off_by_more_do_not_agree(tmp_path: Path) -> None:
     """By a hundred times what is stated: what the sweep finds, if there is anything."""
     include = perturbed_headers(tmp_path / "include", SEEDS["either end"], 100.0)
-    result = swept("cpu", range(16), include, tmp_path, [(inexact_graph, ("fused",))])
+    result = swept("cpu", range(16 if IS_SOAK else 6), include, tmp_path, [(inexact_graph, ("fused",))])
     assert len(result.wrong) >= result.graphs // 4

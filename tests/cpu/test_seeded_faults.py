@@ -25,6 +25,7 @@ from fusion_ir.dtype import DType, bf16, bool_, f32
 from fusion_ir.records import Status
 from testing.tensors import graph_of, spec
 from tests.support.devices import CPU_DEVICE
+from tests.support.whole import in_turn
 
 
 @dataclass(frozen=True)
@@ -106,8 +107,8 @@ SUBJECTS = (
 )  # fmt: skip
 
 
-@pytest.mark.sweep(0.3)
-@pytest.mark.parametrize("subject", SUBJECTS, ids=lambda s: s.name)
+@pytest.mark.soak
+@pytest.mark.parametrize("subject", in_turn(SUBJECTS, 2, "faults"), ids=lambda s: s.name)
 def test_every_seeded_fault_is_called_wrong(subject: Subject, tmp_path: Path) -> None:
     graph = subject.graph
     family = FAMILIES["normalization" if spreads(graph) else "reduction"]

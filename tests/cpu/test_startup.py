@@ -47,7 +47,8 @@ def home(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def searching(home: Path, known_machine: Path) -> Path:
+def searching_home(home: Path, known_machine: Path) -> Path:
+    """`home` of a machine whose ceilings are known, for commands that search."""
     return known_machine
 
 
@@ -71,8 +72,8 @@ def test_what_is_only_read_loads_no_library(home: Path, arguments: list[str]) ->
 
 
 @pytest.mark.soak
-def test_a_hit_loads_nothing_of_searches_or_servers(searching: Path) -> None:
-    home = searching
+def test_a_hit_loads_nothing_of_searches_or_servers(searching_home: Path) -> None:
+    home = searching_home
     graph = str(home / "graph.txt")
     _, loaded = run(home, "tune", graph, "--seconds", "1", "--json")
     assert {"scheduler.tune", "codegen.workbench.workbench"} <= loaded, "this one searched"
@@ -89,8 +90,8 @@ def test_a_hit_loads_nothing_of_searches_or_servers(searching: Path) -> None:
         assert loaded & {*others, *OF_FORMATS} == set(), arguments
 
 
-def test_a_hit_starts_no_process(searching: Path) -> None:
-    home = searching
+def test_a_hit_starts_no_process(searching_home: Path) -> None:
+    home = searching_home
     graph = str(home / "graph.txt")
     run(home, "tune", graph, "--seconds", "0")
     no_process = "import subprocess\ndef start(*_, **__): raise AssertionError('started')\nsubprocess.Popen = start\n"
