@@ -186,25 +186,25 @@ class Faults:
     def names(self) -> list[str]:
         return list(self.faults)
 
-    def check(self, name: str) -> str:
+    def check(self, name: str, drawn: frozenset[str]) -> str:
         """How the fault shows. Raises AssertionError where the unchanged kernel does not pass, or the changed one
-        does."""
+        does. drawn: names of all faults that are checked, since these are compiled together."""
         fault = self.faults[name]
-        sound = observe(fault.subject, self._emulation(fault.subject, fault.subject.kernel().entry))
+        sound = observe(fault.subject, self._emulation(fault.subject, fault.subject.kernel().entry, drawn))
         assert not sound.problem, f"unchanged: {sound.problem}"
         if fault.header:
             [emulation] = build([fault.changed()], fault.subject.arch, fault.headers())
         else:
-            emulation = self._emulation(fault.subject, fault.entry)
+            emulation = self._emulation(fault.subject, fault.entry, drawn)
         found = observe(fault.subject, emulation)
         conflicts = found.passes * sound.least > 1.01 * sound.passes * found.least
         assert found.problem or conflicts, f"{name}: nobody noticed"
         assert fault.report in found.problem, f"{name}: {found.problem}"
         return found.problem or f"{found.passes} passes through the banks where {found.least} have to be"
 
-    def _emulation(self, subject: Subject, entry: str) -> Emulation:
+    def _emulation(self, subject: Subject, entry: str, drawn: frozenset[str]) -> Emulation:
         if subject.arch not in self._built:
-            mine = [f for f in self.faults.values() if f.subject.arch == subject.arch]
+            mine = [f for f in self.faults.values() if f.subject.arch == subject.arch and f.name in drawn]
             kernels = {k.entry: k for f in mine for k in (f.subject.kernel(), *([] if f.header else [f.changed()]))}
             self._built[subject.arch] = {e.entry: e for e in build(list(kernels.values()), subject.arch)}
         return self._built[subject.arch][entry]

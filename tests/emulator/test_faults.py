@@ -9,5 +9,5 @@ FAULTS = Faults(PRIMITIVE_FAULTS)
 
 
 @pytest.mark.parametrize("name", FAULTS.names)
-def test_fault_shows(name: str) -> None:
-    FAULTS.check(name)
+def test_fault_shows(name: str, drawn: frozenset[str]) -> None:
+    FAULTS.check(name, drawn)

@@ -21,8 +21,9 @@ from tests.support.loop_graphs import NORMS, REDUCTIONS, THIN, TRANSPOSES, of_ev
 from tests.support.random_reductions import reduction_graph
 from tests.support.sweep import sweep
 from tests.support.views import View
+from tests.support.whole import WHOLE, some
 
-DRAWN = 4  # schedules of each graph beside the first ones
+FIRST, DRAWN = (3, 4) if WHOLE else (2, 1)  # schedules of each graph: of those tried first, and others
 
 
 def kernels(graph: Graph, bench: Workbench, names: Iterable[str], seed: int) -> list[Kernel]:
@@ -37,7 +38,7 @@ def kernels(graph: Graph, bench: Workbench, names: Iterable[str], seed: int) -> 
         drawn = [
             schedule_text(name, {k: rng.choice(v) for k, v in choices.items()}) for _ in range(DRAWN if choices else 0)
         ]
-        for schedule in (*family.space(graph, bench.device)[:3], *drawn):
+        for schedule in (*family.space(graph, bench.device)[:FIRST], *drawn):
             try:
                 kernel = family.emit(graph, schedule, bench.device)
             except EmitError:
@@ -47,6 +48,7 @@ def kernels(graph: Graph, bench: Workbench, names: Iterable[str], seed: int) -> 
     return list(found.values())
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(
     ("graphs", "families"),
     [
@@ -57,15 +59,17 @@ def kernels(graph: Graph, bench: Workbench, names: Iterable[str], seed: int) -> 
     ],
 )
 def test_every_schedule_is_right(graphs: dict[str, Graph], families: list[str], bench: Workbench) -> None:
-    prepared = {name: prepare(graph).graph for name, graph in graphs.items()}
+    drawn = dict(some(graphs.items(), -(-len(graphs) // 3), families[0]))
+    prepared = {name: prepare(graph).graph for name, graph in drawn.items()}
     cases = [(name, g, kernels(g, bench, families, seed)) for seed, (name, g) in enumerate(prepared.items())]
     wrong = check_all(cases, bench)
     assert not wrong, "\n".join(wrong)
 
 
+@pytest.mark.soak
 def test_every_dtype_is_right(bench: Workbench) -> None:
     cases: list[tuple[str, Graph, list[Kernel]]] = []
-    for name, graph in of_every_dtype().items():
+    for name, graph in some(of_every_dtype().items(), 24, "dtypes"):
         families = (f for f in FAMILIES.values() if f.name not in ("naive", "pointwise", "aten"))
         accepting = [f for f in families if f.accepts(graph, bench.device) is None]
         assert accepting, name
@@ -74,6 +78,7 @@ def test_every_dtype_is_right(bench: Workbench) -> None:
     assert not wrong, "\n".join(wrong)
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("dtype", [f16, f32], ids=str)
 def test_rows_that_whole_vectors_do_not_divide_are_right(dtype: DType, bench: Workbench) -> None:
     """Repeated whole and element by element, padded and cropped; with a row, and a column, added to each."""
@@ -87,7 +92,7 @@ def test_rows_that_whole_vectors_do_not_divide_are_right(dtype: DType, bench: Wo
     for columns in (3, 7, 10, 12, 33):
         specs = [spec(sizes, dtype) for sizes in ((16, columns), (columns,), (16, 1))]
         graphs[f"rows of {columns}"] = graph_of(specs, lambda x, row, column: B.mul(B.add(x, row), column))
-    prepared = {name: prepare(graph).graph for name, graph in graphs.items()}
+    prepared = {name: prepare(graph).graph for name, graph in some(graphs.items(), 8, f"rows of {dtype}")}
     cases = [(name, g, kernels(g, bench, ["pointwise"], seed)) for seed, (name, g) in enumerate(prepared.items())]
     wrong = check_all(cases, bench)
     assert not wrong, "\n".join(wrong)
@@ -100,8 +105,9 @@ def test_what_cancels_is_noise_in_any_order(bench: Workbench) -> None:
     assert not wrong, "\n".join(wrong)
 
 
+@pytest.mark.soak
 def test_random_graphs(bench: Workbench) -> None:
     """Cut at random places; whole plans against the interpreter."""
-    result = sweep(range(600, 612), bench, bench.device)
+    result = sweep(some(range(600, 612), 3, "random graphs"), bench, bench.device)
     assert not result.wrong, "\n".join(result.wrong[:20])
     assert {"pointwise", "reduction", "normalization"} <= result.families.keys()

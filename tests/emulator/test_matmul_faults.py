@@ -8,6 +8,7 @@ from tests.emulator.matmul_faults import MATMUL_FAULTS
 FAULTS = Faults(MATMUL_FAULTS)
 
 
+@pytest.mark.sweep(0.2)
 @pytest.mark.parametrize("name", FAULTS.names)
-def test_fault_shows(name: str) -> None:
-    FAULTS.check(name)
+def test_fault_shows(name: str, drawn: frozenset[str]) -> None:
+    FAULTS.check(name, drawn)

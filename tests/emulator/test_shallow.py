@@ -3,6 +3,7 @@ interpreter."""
 
 from collections.abc import Iterator
 from itertools import permutations, product
+from math import ceil
 
 import pytest
 
@@ -19,6 +20,7 @@ from fusion_ir.dtype import DTYPES, DType, bf16, f16, f32, f64, i8, i32, i64
 from testing.emulated_kernels import emulated_device
 from tests.support.candidates import check_all
 from tests.support.products import dense_graph, einsum_graph
+from tests.support.whole import some
 
 DEVICE = emulated_device()
 MATMUL = FAMILIES["matmul"]
@@ -47,7 +49,10 @@ def area(schedule: str) -> int:
 
 
 def assert_right(cases: Iterator[tuple[str, Graph]] | list[tuple[str, Graph]], bench: Workbench) -> None:
-    wrong = check_all([(name, graph, [smallest(graph)]) for name, graph in cases], bench)
+    """The smallest kernels of a quarter of the cases, in the long run of all, are right."""
+    every = list(cases)
+    drawn = some(every, ceil(0.25 * len(every)), every[0][0])
+    wrong = check_all([(name, graph, [smallest(graph)]) for name, graph in drawn], bench)
     assert not wrong, "\n".join(wrong)
 
 
@@ -65,6 +70,7 @@ def depths() -> Iterator[tuple[str, Graph]]:
             yield f"{dtype} {m} x {k} x {n}", dense_graph(specs, layer)
 
 
+@pytest.mark.soak
 def test_depths(bench: Workbench) -> None:
     assert_right(depths(), bench)
 
@@ -79,6 +85,7 @@ def dtypes() -> Iterator[tuple[str, Graph]]:
     )
 
 
+@pytest.mark.soak
 def test_dtypes(bench: Workbench) -> None:
     assert_right(dtypes(), bench)
 
@@ -96,10 +103,12 @@ def layouts() -> Iterator[tuple[str, Graph]]:
     yield "batches, turned result", einsum_graph("bmk", "bkn", "bnm", extents, bf16)
 
 
+@pytest.mark.soak
 def test_layouts(bench: Workbench) -> None:
     assert_right(layouts(), bench)
 
 
+@pytest.mark.soak
 def test_what_is_around_them(bench: Workbench) -> None:
     """Operands that are computed, infinite beyond the last product; residuals; parts of rows that go elsewhere."""
     cases = [
@@ -123,6 +132,7 @@ def test_what_is_around_them(bench: Workbench) -> None:
     assert_right(cases, bench)
 
 
+@pytest.mark.soak
 def test_schedules(bench: Workbench) -> None:
     """One schedule of path `shallow` for each number of warps along m and n, three of them with group=1 as well; rows
     take several blocks."""
@@ -133,7 +143,7 @@ def test_schedules(bench: Workbench) -> None:
     dealt = [s.replace("group=8", "group=1") for s in list(ways.values())[:3]]
     tried = [MATMUL.emit(graph, s, DEVICE) for s in (*ways.values(), *dealt)]
     assert len({k.entry for k in tried}) == len(tried)
-    assert not check_all([("schedules", graph, tried)], bench)
+    assert not check_all([("schedules", graph, some(tried, 4, "schedules"))], bench)
 
 
 def test_which_products_are_few() -> None:

@@ -7,7 +7,7 @@ from codegen.workbench.workbench import Workbench
 from fusion_ir.dtype import DTYPES
 from tests.support.one_kernel import run_kernel
 from tests.support.special_values import ENDANGERED, special_graph, unlike_reference
-from tests.support.whole import few_or_all
+from tests.support.whole import few_or_all, in_turn
 
 PARTS = 4  # that the ops are computed in: a compiler takes minutes for all of f64 at once
 
@@ -18,7 +18,7 @@ PARTS = 4  # that the ops are computed in: a compiler takes minutes for all of f
 )
 def test_kernels_at_special_values(dtype: str, family: str, bench: Workbench) -> None:
     wrong: list[str] = []
-    for part in range(PARTS):
+    for part in in_turn(range(PARTS), 1, f"{dtype} {family}"):
         graph, arrays = special_graph(DTYPES[dtype], ENDANGERED[part::PARTS])
         schedule = FAMILIES[family].space(graph, bench.device)[0]
         wrong += unlike_reference(graph, arrays, run_kernel(bench, graph, family, schedule, arrays))

@@ -24,6 +24,7 @@ from fusion_ir.reference.sample_inputs import sample_inputs
 from tests.support.candidates import check_all, refusal, run_kernel
 from tests.support.devices import CUDA_DEVICE
 from tests.support.products import dense_graph, mlp
+from tests.support.whole import some
 
 WGMMA = FAMILIES["wgmma"]
 M, K, N = 88, 136, 152
@@ -145,8 +146,12 @@ def kernels(graph: Graph, schedules: tuple[str, ...], device: Device) -> list[Ke
     return [WGMMA.emit(graph, s, device) for s in schedules]
 
 
+@pytest.mark.soak
 def test_products_are_right(bench: Workbench) -> None:
-    cases = [(name, graph, kernels(graph, schedules, bench.device)) for name, graph, schedules in CASES if schedules]
+    every = [(name, graph, s) for name, graph, schedules in CASES for s in schedules]
+    drawn = some(every, 10, "products")
+    schedules = {name: tuple(s for n, _, s in drawn if n == name) for name, _, _ in drawn}
+    cases = [(name, g, kernels(g, schedules[name], bench.device)) for name, g, _ in CASES if name in schedules]
     wrong = check_all(cases, bench)
     assert not wrong, "\n".join(wrong)
 

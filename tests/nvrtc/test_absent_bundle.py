@@ -19,6 +19,7 @@ from scheduler.budget import Budget
 from service.cli import main
 from service.planning.planner import plan_graph
 from tests.support.fake_cupy import FakeCupy
+from tests.support.whole import in_turn
 from tuning_db.store import Store
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -45,7 +46,8 @@ GRAPHS = {
 }
 
 
-@pytest.mark.parametrize("name", [*GRAPHS, "awkward"])
+@pytest.mark.soak
+@pytest.mark.parametrize("name", [*in_turn(GRAPHS, 1), "awkward"])
 def test_a_predicted_plan_is_bundled_and_launched(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -24,6 +24,7 @@ from fusion_ir.records import Device, Status
 from scheduler.budget import Budget
 from service.planning.planner import PlanAnswer, plan_graph
 from tests.support.kernels import bare_headers, dense, graph_of
+from tests.support.whole import in_turn
 from tuning_db.store import Store
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -93,7 +94,8 @@ def test_a_plan_for_an_absent_gpu_is_predicted(tmp_path: Path, monkeypatch: pyte
     assert again.plan.plan_key == answer.plan_key
 
 
-@pytest.mark.parametrize("target", [name for name in GPUS if name != "h200"])
+@pytest.mark.soak
+@pytest.mark.parametrize("target", in_turn((name for name in GPUS if name != "h200"), 2))
 def test_every_target_plans(target: str, tmp_path: Path) -> None:
     answer = planned("momentum_step.json", target, tmp_path)
     assert answer.state == "predicted"

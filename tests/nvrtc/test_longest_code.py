@@ -19,6 +19,7 @@ from fusion_ir.core.node import Node
 from fusion_ir.dtype import bf16, f32
 from testing.tensors import graph_of, spec
 from tests.support.devices import CUDA_DEVICE
+from tests.support.whole import in_turn
 
 MOST_INSTRUCTIONS = 48_000
 INSTRUCTION_BYTES = 16
@@ -61,15 +62,17 @@ def longest(family: str, where: str, schedule: str) -> Kernel:
 SUMS = schedule_values("matmul{path=fma,bm=128,bn=64,bk=16,stages=2,warps_m=2,warps_n=1,group=8}")
 
 
+LONGEST = {
+    "many sums": ("matmul", "behind", schedule_text("matmul", SUMS)),
+    "few sums": ("matmul", "behind", schedule_text("matmul", {**SUMS, "bm": "32", "bn": "32", "warps_m": "1"})),
+    "operand": ("matmul", "left", schedule_text("matmul", {**SUMS, "bk": "32"})),
+    "strips": ("attention", "scores", "attention{rows=32,warps=4,groups=1,stages=2,turns=1,blocks=1}"),
+}
+
+
+@pytest.mark.soak
 @pytest.mark.parametrize(
-    ("family", "where", "schedule"),
-    [
-        ("matmul", "behind", schedule_text("matmul", SUMS)),
-        ("matmul", "behind", schedule_text("matmul", {**SUMS, "bm": "32", "bn": "32", "warps_m": "1"})),
-        ("matmul", "left", schedule_text("matmul", {**SUMS, "bk": "32"})),
-        ("attention", "scores", "attention{rows=32,warps=4,groups=1,stages=2,turns=1,blocks=1}"),
-    ],
-    ids=["many sums", "few sums", "operand", "strips"],
+    ("family", "where", "schedule"), [pytest.param(*LONGEST[name], id=name) for name in in_turn(LONGEST, 1)]
 )
 def test_code_is_no_longer_than_it_may_be(family: str, where: str, schedule: str, tmp_path: Path) -> None:
     builder = Builder(CudaCompiler(CUDA_DEVICE), ObjectCache(tmp_path), Limits(compile_seconds=280.0))

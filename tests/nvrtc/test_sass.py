@@ -19,6 +19,7 @@ from fusion_ir.core.graph import Graph
 from fusion_ir.records import Device
 from tests.support.sass import Sass, disassemble, nvdisasm
 from tests.support.sass_origins import Found, accesses_by_parameter
+from tests.support.whole import drawn_parameters, in_turn
 from tests.unit.codegen.test_goldens import graph_named
 
 pytestmark = pytest.mark.skipif(nvdisasm() is None, reason="needs nvidia-cuda-nvdisasm: the extra `dev`")
@@ -80,11 +81,13 @@ def code(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[Device, dict[str, tuple[Graph, Kernel, Sass]]]:
     device = specified(request.param, "")
-    kernels = {name: default_kernel(family, graph, device) for name, (family, graph) in WIDE.items()}
+    drawn = {p["name"] for p in drawn_parameters(request) if p.get("code") == request.param}
+    kernels = {name: default_kernel(*WIDE[name], device) for name in sorted(drawn)}
     sass = machine_code(device, kernels, tmp_path_factory.mktemp("cache"))
-    return device, {name: (WIDE[name][1], kernels[name], sass[name]) for name in WIDE}
+    return device, {name: (WIDE[name][1], kernels[name], sass[name]) for name in kernels}
 
 
+@pytest.mark.sweep(0.4)
 @pytest.mark.parametrize("name", WIDE)
 def test_accesses_are_as_wide_as_the_analysis_says(
     name: str, code: tuple[Device, dict[str, tuple[Graph, Kernel, Sass]]]
@@ -94,7 +97,8 @@ def test_accesses_are_as_wide_as_the_analysis_says(
     _check_widths(device, graph, kernel, sass)
 
 
-@pytest.mark.parametrize(("family", "target", "instructions"), PRODUCTS, ids=lambda value: str(value))
+@pytest.mark.soak
+@pytest.mark.parametrize(("family", "target", "instructions"), in_turn(PRODUCTS, 1), ids=lambda value: str(value))
 def test_a_product_with_its_epilogue(family: str, target: str, instructions: tuple[str, ...], tmp_path: Path) -> None:
     """On tensor cores; what the epilogue reads and writes is as wide as anything else."""
     device = specified(target, "")

@@ -13,6 +13,7 @@ from tests.nvrtc.test_sass import machine_code
 from tests.nvrtc.test_sass_matmul import without_idle_loads
 from tests.support.attention import causal, masked
 from tests.support.sass import nvdisasm
+from tests.support.whole import in_turn
 
 pytestmark = pytest.mark.skipif(nvdisasm() is None, reason="needs nvidia-cuda-nvdisasm: the extra `dev`")
 
@@ -27,7 +28,8 @@ def multiplications(kernel: Kernel, products: int) -> int:
     return products * (s["rows"] // 16) * (TOKENS // (32 * s["warps"])) * 4 * (SIZE // 16)
 
 
-@pytest.mark.parametrize("target", ["a100", "h100"])
+@pytest.mark.soak
+@pytest.mark.parametrize("target", in_turn(["a100", "h100"], 1))
 def test_attention(target: str, tmp_path: Path) -> None:
     device = specified(target, "")
     kernels = {name: ATTENTION.emit(graph, ATTENTION.space(graph, device)[0], device) for name, graph in GRAPHS.items()}

@@ -17,6 +17,7 @@ from fusion_ir.ops import make_input
 from tests.nvrtc.test_sass import default_kernel, machine_code
 from tests.support.sass import nvdisasm
 from tests.support.sass_origins import accesses_by_parameter
+from tests.support.whole import in_turn
 
 pytestmark = pytest.mark.skipif(nvdisasm() is None, reason="needs nvidia-cuda-nvdisasm: the extra `dev`")
 
@@ -29,10 +30,11 @@ SHOWN = {
 }
 
 
+@pytest.mark.soak
 def test_operands_are_loaded_as_wide_as_the_kernel_says(tmp_path: Path) -> None:
     device = specified("h200", "")
     made: dict[str, Kernel] = {}
-    for operand in (o for o in OPERANDS if o.name in SHOWN):
+    for operand in in_turn((o for o in OPERANDS if o.name in SHOWN), 2):
         kernel = dict(kernels(operand, f16, device))["matmul"]
         assert isinstance(kernel, Kernel)
         assert found_widths(kernel)[0][1] == SHOWN[operand.name]
@@ -43,7 +45,8 @@ def test_operands_are_loaded_as_wide_as_the_kernel_says(tmp_path: Path) -> None:
         assert [set(widths) for widths in loads] == [{2 * SHOWN[name]}], name
 
 
-@pytest.mark.parametrize("columns", [100, 102])
+@pytest.mark.soak
+@pytest.mark.parametrize("columns", in_turn([100, 102], 1))
 def test_columns_behind_whole_runs_are_as_wide_as_rows_are_aligned(columns: int, tmp_path: Path) -> None:
     """Products whose last run of 8 columns is cut short: each width that the machine code has is told, and no other."""
     device, rows, depth = specified("h200", ""), 96, 64

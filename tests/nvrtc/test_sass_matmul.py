@@ -17,6 +17,7 @@ from fusion_ir.records import Device
 from tests.nvrtc.test_sass import machine_code
 from tests.support.products import dense_graph, mlp
 from tests.support.sass import Sass, nvdisasm
+from tests.support.whole import in_turn
 
 pytestmark = pytest.mark.skipif(nvdisasm() is None, reason="needs nvidia-cuda-nvdisasm: the extra `dev`")
 
@@ -62,13 +63,15 @@ def check(sass: Sass, kernel: Kernel, itemsize: int = 2, multiply: str = "HMMA")
     assert sass.count("BAR") == 2, kernel.schedule  # one in a step, one behind the last
 
 
-@pytest.mark.parametrize("target", ["a100", "l4", "h100"])
+@pytest.mark.soak
+@pytest.mark.parametrize("target", in_turn(["a100", "l4", "h100"], 1))
 def test_a_layer(target: str, tmp_path: Path) -> None:
     device = specified(target, "")
     kernel = default_kernel(layer(), device)
     check(machine_code(device, {"layer": kernel}, tmp_path)["layer"], kernel)
 
 
+@pytest.mark.soak
 def test_other_operands(tmp_path: Path) -> None:
     """f16; i8; operands turned; rests of tiles along every axis; results for heads."""
     device = specified("a100", "")
@@ -87,7 +90,7 @@ def test_other_operands(tmp_path: Path) -> None:
             lambda x, w, s: build.cast(build.mul(build.cast(build.matmul(x, build.permute(w, [1, 0])), f32), s), bf16),
         ),
     }
-    kernels = {name: default_kernel(graph, device) for name, graph in graphs.items()}
+    kernels = {name: default_kernel(graph, device) for name, graph in in_turn(graphs.items(), 2)}
     for name, sass in machine_code(device, kernels, tmp_path).items():
         check(sass, kernels[name], 1 if name == "i8" else 2, "IMMA" if name == "i8" else "HMMA")
 
@@ -117,6 +120,7 @@ def test_fma_has_no_narrow_access(tmp_path: Path) -> None:
     assert sass.count("FFMA") >= sums * s["bk"]
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("dtype", [bf16, f32], ids=str)
 def test_few_products_stay_in_registers(dtype: DType, tmp_path: Path) -> None:
     """Whole stores of every element and nothing through shared memory; every row's loads before the loop or in one of
@@ -127,7 +131,7 @@ def test_few_products_stay_in_registers(dtype: DType, tmp_path: Path) -> None:
             [tensor(SIZE, depth, dtype=dtype), tensor(depth, SIZE, dtype=dtype), tensor(SIZE, dtype=dtype)],
             lambda x, w, b: build.relu(build.add(build.matmul(x, w), b)),
         )
-        for depth in (4, 8, 16)
+        for depth in in_turn((4, 8, 16), 1, str(dtype))
     }
     kernels = {name: default_kernel(graph, device) for name, graph in few.items()}
     for name, sass in machine_code(device, kernels, tmp_path).items():

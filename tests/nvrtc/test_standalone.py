@@ -8,7 +8,7 @@ import pytest
 from codegen.standalone import standalone
 from tests.support.devices import CUDA_DEVICE
 from tests.support.standalone import CUDA, compiles, sources
-from tests.support.whole import few_or_all
+from tests.support.whole import few_or_all, in_turn
 
 ARCHITECTURES = few_or_all(["sm_90a"], ["sm_80", "sm_120"])
 NOWHERE = {("wgmma", "sm_80"), ("wgmma", "sm_120")}
@@ -24,4 +24,4 @@ def test_nvcc_takes_it(family: str, arch: str, tmp_path: Path) -> None:
     made = sources(family, device)
     assert bool(made) == ((family, arch) not in NOWHERE)
     if made:
-        compiles(standalone(made), device, tmp_path)
+        compiles(standalone(in_turn(made, 1, family)), device, tmp_path)

@@ -22,6 +22,7 @@ from tests.support.devices import CUDA_DEVICE
 from tests.support.products import dense_graph, mlp, spec
 from tests.support.sass import disassemble, nvdisasm
 from tests.support.sm90_vocabulary import CASES
+from tests.support.whole import in_turn, some
 
 WGMMA = FAMILIES["wgmma"]
 FIRST = Launch()
@@ -87,13 +88,15 @@ def unit(tmp_path_factory: pytest.TempPathFactory) -> Unit:
     rows = dense_graph([tensor(2048, 4096, f=True), tensor(2048, 4096, f=True)], along)
     columns = dense_graph([tensor(4096, 2048), tensor(4096, 2048)], across)
     narrow = "wgmma{rows=64,columns=8,stages=4,consumers=1,pingpong=0,cluster=1,group=1,staged=8}"
-    epilogue = kernels_of(fused, [*WGMMA.space(fused, CUDA_DEVICE), *map(str, largest()), str(RESIDENT)])
-    plain = kernels_of(rows, [*WGMMA.space(rows, CUDA_DEVICE)[:3], narrow])
-    plain += kernels_of(columns, WGMMA.space(columns, CUDA_DEVICE)[:3])
+    schedules = [*WGMMA.space(fused, CUDA_DEVICE), *map(str, largest())]
+    epilogue = kernels_of(fused, [*some(schedules, 3), str(RESIDENT)])
+    plain = kernels_of(rows, some([*WGMMA.space(rows, CUDA_DEVICE)[:3], narrow], 2))
+    plain += kernels_of(columns, in_turn(WGMMA.space(columns, CUDA_DEVICE)[:3], 1))
     kernels = list({k.entry: k for k in (*epilogue, *plain)}.values())
     return Unit(epilogue, plain, *compiled(kernels, tmp_path_factory.mktemp("wgmma")))
 
 
+@pytest.mark.soak
 def test_kernels_spill_nothing_and_stay_asynchronous(unit: Unit) -> None:
     for code in ("C7508", "C7510", "C7511"):  # registers not handed over; products one after the other
         assert code not in unit.log, [line for line in unit.log.splitlines() if code in line]
@@ -106,6 +109,7 @@ def test_kernels_spill_nothing_and_stay_asynchronous(unit: Unit) -> None:
             assert k.launch.grid[0] == 2 * CUDA_DEVICE.units
 
 
+@pytest.mark.soak
 @pytest.mark.skipif(nvdisasm() is None, reason="needs nvidia-cuda-nvdisasm: the extra `dev`")
 def test_machine_code_multiplies_and_copies_by_hardware(unit: Unit) -> None:
     code = disassemble(unit.cubin)
@@ -170,15 +174,20 @@ def products(dtype: str, columns: int) -> str:
     )
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("part", ["all but products", "bf16", "f16"])
 def test_vocabulary_compiles(part: str, tmp_path: Path) -> None:
-    sources = [vocabulary()] if part == "all but products" else [products(part, n) for n in range(8, 257, 8)]
+    sources = (
+        [vocabulary()] if part == "all but products" else [products(part, n) for n in some(range(8, 257, 8), 8, part)]
+    )
     source = "\n".join(sources)
     log, _ = compiled([Kernel("all", source, "cuda", "hand", part, FIRST, headers=("device_sm90.cuh",))], tmp_path)
     assert "C7510" not in log
     assert len(parse_report(log)) == len(sources)
 
 
+@pytest.mark.soak
 def test_kernels_that_a_device_is_tested_with_compile(tmp_path: Path) -> None:
-    log, _ = compiled([case.kernel for case in CASES.values()], tmp_path)
-    assert parse_report(log).keys() == CASES.keys()
+    drawn = dict(some(CASES.items(), 6))
+    log, _ = compiled([case.kernel for case in drawn.values()], tmp_path)
+    assert parse_report(log).keys() == drawn.keys()

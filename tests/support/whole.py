@@ -8,6 +8,8 @@ import random
 from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar
 
+import pytest
+
 T = TypeVar("T")
 WHOLE = int(os.environ.get("FUSEPLAN_RANDOM_GRAPHS", "0")) >= 2000
 SEED = "FUSEPLAN_TEST_SEED"
@@ -41,3 +43,18 @@ def in_turn(cases: Iterable[T], count: int, name: str = "") -> list[T]:
 def few_or_all(few: Sequence[Any], rest: Sequence[Any]) -> list[Any]:
     """Parameters of a test marked `soak`: the first few in every run, the rest in the long one as well."""
     return [*few, *(rest if WHOLE else ())]
+
+
+def in_turn(cases: Iterable[T], count: int, name: str = "") -> list[T]:
+    """`count` of the cases in their order, none of them in every run; all of them in the long run: for tests marked
+    `soak` of which each case stands for itself, as one database or one device does. name: see `some`."""
+    every = list(cases)
+    if WHOLE or len(every) <= count:
+        return every
+    return [every[i] for i in sorted(random.Random(f"{seed()} {name} {len(every)}").sample(range(len(every)), count))]
+
+
+def drawn_parameters(request: pytest.FixtureRequest) -> list[dict[str, Any]]:
+    """Parameters of the tests of the request's module that this run has: its fixtures compile what these need."""
+    mine = (i for i in request.session.items if isinstance(i, pytest.Function) and i.path == request.path)
+    return [i.callspec.params for i in mine if hasattr(i, "callspec")]
