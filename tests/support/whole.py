@@ -31,8 +31,8 @@ def some(cases: Iterable[T], count: int, name: str = "") -> list[T]:
 
 
 def in_turn(cases: Iterable[T], count: int, name: str = "") -> list[T]:
-    """`count` of the cases in their order, any of them; all of them in the long run. For parameters, and for parts of
-    tests, of which each takes long: in many runs every case has its turn. name: as of `some`."""
+    """`count` of the cases in their order, none of them in every run; all of them in the long run. For cases that each
+    take long, or stand for themselves as one database or one device does. name: see `some`."""
     every = list(cases)
     if WHOLE or len(every) <= count:
         return every
@@ -43,15 +43,6 @@ def in_turn(cases: Iterable[T], count: int, name: str = "") -> list[T]:
 def few_or_all(few: Sequence[Any], rest: Sequence[Any]) -> list[Any]:
     """Parameters of a test marked `soak`: the first few in every run, the rest in the long one as well."""
     return [*few, *(rest if WHOLE else ())]
-
-
-def in_turn(cases: Iterable[T], count: int, name: str = "") -> list[T]:
-    """`count` of the cases in their order, none of them in every run; all of them in the long run: for tests marked
-    `soak` of which each case stands for itself, as one database or one device does. name: see `some`."""
-    every = list(cases)
-    if WHOLE or len(every) <= count:
-        return every
-    return [every[i] for i in sorted(random.Random(f"{seed()} {name} {len(every)}").sample(range(len(every)), count))]
 
 
 def drawn_parameters(request: pytest.FixtureRequest) -> list[dict[str, Any]]:
