@@ -20,7 +20,7 @@ from testing.vec_harness import (
 from tests.support.whole import in_turn
 
 NAMES = ("g++ native", "g++ AVX2", "clang native", "CUDA on the host")
-SPELLED = in_turn((s for s in SPELLINGS if s.name in NAMES), 2, "divided")
+SPELLED = in_turn((s for s in SPELLINGS if s.name in NAMES), 1, "divided")
 
 
 @dataclass(frozen=True)

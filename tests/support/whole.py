@@ -31,8 +31,9 @@ def some(cases: Iterable[T], count: int, name: str = "") -> list[T]:
 
 
 def in_turn(cases: Iterable[T], count: int, name: str = "") -> list[T]:
-    """`count` of the cases in their order, none of them in every run; all of them in the long run. For cases that each
-    take long, or stand for themselves as one database or one device does. name: see `some`."""
+    """`count` of the cases in their order, any of them; all of them in the long run. For parameters and parts of tests
+    that take long, each of them: over many runs every case has its turn. A parameter that was not drawn cannot be named
+    on the command line, unless FUSEPLAN_TEST_SEED is set to a seed that draws it. name: as of `some`."""
     every = list(cases)
     if WHOLE or len(every) <= count:
         return every
