@@ -101,7 +101,7 @@ COMPILERS = {
 }  # fmt: skip
 
 
-@pytest.mark.sweep(0.3)
+@pytest.mark.sweep(0.2)
 @pytest.mark.parametrize("name", COMPILERS)
 def test_a_faulty_compiler_ends_as_its_status_within_its_limit(name: str, tmp_path: Path) -> None:
     body, status, limit = COMPILERS[name]

@@ -41,7 +41,7 @@ def check(bench: Workbench, g: Graph, family: str = "pointwise", few: int = 2) -
 
 @pytest.mark.parametrize("of", ["i32", "i64"])
 @pytest.mark.parametrize("dtype", list(DTYPES))
-@pytest.mark.sweep(0.15)
+@pytest.mark.sweep(0.1)
 def test_every_dtype(bench: Workbench, dtype: str, of: str) -> None:
     check(bench, gathered("index_select", 0, (11, 40), (29,), dtype, of), few=1)
     check(bench, gathered("take_along_axis", 1, (7, 40), (7, 37), dtype, of), few=1)

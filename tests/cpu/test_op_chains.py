@@ -15,7 +15,9 @@ FEW = [("f32", "casts", "naive"), ("f64", "casts", "pointwise"), ("f32", "unary"
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize(("dtype", "kind", "family"), few_or_all(FEW, [c for c in CASES if c not in FEW]))
+@pytest.mark.parametrize(
+    ("dtype", "kind", "family"), few_or_all(in_turn(FEW, 2, "chains"), [c for c in CASES if c not in FEW])
+)
 def test_chains_of_exact_ops_at_special_values(dtype: str, kind: str, family: str, bench: Workbench) -> None:
     wrong: list[str] = []
     for part in in_turn(range(PARTS), 1, f"{dtype} {kind} {family}"):

@@ -111,7 +111,7 @@ def test_a_row_says_what_could_explain_it(bench: Workbench) -> None:
         assert row.report.code_bytes
 
 
-@pytest.mark.sweep(0.3)
+@pytest.mark.sweep(0.2)
 @pytest.mark.parametrize(
     ("body", "status"),
     [
