@@ -98,6 +98,7 @@ def test_rows_that_whole_vectors_do_not_divide_are_right(dtype: DType, bench: Wo
     assert not wrong, "\n".join(wrong)
 
 
+@pytest.mark.soak
 def test_what_cancels_is_noise_in_any_order(bench: Workbench) -> None:
     """A random graph whose results would all be 0 but for what is rounded away on the way to them."""
     graph = prepare(reduction_graph(Seeded(20249))).graph

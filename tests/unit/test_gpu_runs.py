@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.whole import in_turn
+
 ROOT = Path(__file__).resolve().parents[2]
 STAND_IN = """
 import sys
@@ -96,8 +98,16 @@ def outcomes(folder: Path, breaks: str, *options: str) -> tuple[dict[str, str], 
 LOST = "skipped: Skipped: context lost by tests/gpu/test_small.py::test_breaks: cudaErrorIllegalInstruction"
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(
-    ("breaks", "options"), [("pass", ()), ("cupy.cuda.Device().synchronize()", ("-n", "1"))], ids=["alone", "xdist"]
+    ("breaks", "options"),
+    in_turn(
+        [
+            pytest.param("pass", (), id="alone"),
+            pytest.param("cupy.cuda.Device().synchronize()", ("-n", "1"), id="xdist"),
+        ],
+        1,
+    ),
 )
 def test_a_lost_context(breaks: str, options: tuple[str, ...], tmp_path: Path) -> None:
     found, counts = outcomes(tmp_path, breaks, *options)

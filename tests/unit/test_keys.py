@@ -15,6 +15,7 @@ from fusion_ir.records import Device, Plan
 from scheduler.budget import Budget
 from scheduler.interfaces import Forgetful
 from scheduler.tune import tune
+from tests.support.whole import in_turn
 from tests.unit.scheduler.test_plan_golden import DEVICES as PLAN_DEVICES
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -43,8 +44,8 @@ def shown(key: str) -> str:
     return key[:DIGITS]
 
 
-@pytest.mark.parametrize("topic", [*TOPICS, "examples"])
-@pytest.mark.sweep(0.3)
+@pytest.mark.soak
+@pytest.mark.parametrize("topic", in_turn([*TOPICS, "examples"], 3))
 def test_keys_are_what_they_were(topic: str, golden: Callable[[str, str], None]) -> None:
     lines: list[str] = []
     for name, graph in graphs(topic):

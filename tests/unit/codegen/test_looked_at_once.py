@@ -67,6 +67,7 @@ def _answer(graph: Graph) -> tuple[str, ...] | str:
     return tuple(family.emit(graph, s, H200).source for s in family.space(graph, H200)[:2])
 
 
+@pytest.mark.sweep(0.4)
 @pytest.mark.parametrize("make", [_softmax, _attention, _turned, _beside, _both_ways])
 def test_attention_of_inputs_in_any_order(make: Make) -> None:
     graphs = [_reordered(make, names) for names in permutations(SPECS)]

@@ -20,16 +20,19 @@ from testing.random_graphs import Seeded
 from tests.support.drawn import graphs, reductions
 from tests.support.program_runs import run_program
 from tests.support.random_reductions import reduction_graph
+from tests.support.whole import WHOLE
 
-RANDOM = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+RANDOM = settings(max_examples=60 if WHOLE else 20, deadline=None, suppress_health_check=list(HealthCheck))
 
 
+@pytest.mark.soak
 @given(graphs())
 @RANDOM
 def test_text_is_an_exact_inverse(graph: Graph) -> None:
     assert parse_graph(print_graph(graph)).graph == graph
 
 
+@pytest.mark.soak
 @given(graphs())
 @RANDOM
 def test_every_changed_attribute_changes_the_key(graph: Graph) -> None:
@@ -43,6 +46,7 @@ def test_every_changed_attribute_changes_the_key(graph: Graph) -> None:
             assert graph_key(_with_output(graph, node)) != key
 
 
+@pytest.mark.soak
 @given(graphs())
 @RANDOM
 def test_a_segment_key_does_not_see_the_order_of_its_boundary(graph: Graph) -> None:
@@ -53,6 +57,7 @@ def test_a_segment_key_does_not_see_the_order_of_its_boundary(graph: Graph) -> N
         assert segment_key(shuffled) == segment_key(graph)
 
 
+@pytest.mark.soak
 @given(graphs(pointwise=True))
 @RANDOM
 def test_a_pointwise_program_means_what_its_graph_means(graph: Graph) -> None:
@@ -60,18 +65,21 @@ def test_a_pointwise_program_means_what_its_graph_means(graph: Graph) -> None:
     _check_programs(graph, 4096)
 
 
+@pytest.mark.soak
 @given(reductions())
 @RANDOM
 def test_a_program_with_reductions_means_what_its_graph_means(graph: Graph) -> None:
     _check_programs(prepare(graph).graph, 1 << 16)
 
 
+@pytest.mark.sweep(0.3)
 @pytest.mark.parametrize("seed", range(48))
 def test_normalizations_mean_what_their_graphs_mean(seed: int) -> None:
     """Seeds find other graphs than hypothesis does, which keeps to the small."""
     _check_programs(prepare(reduction_graph(Seeded(seed), max_elements=60)).graph, 1 << 16)
 
 
+@pytest.mark.soak
 @given(reductions())
 @RANDOM
 def test_whoever_reads_a_reduction_comes_after_it(graph: Graph) -> None:

@@ -21,6 +21,7 @@ from fusion_ir.reference.sample_inputs import sample_inputs
 from testing.tensors import graph_of, spec
 from tests.support.inexact_graphs import PROLOGUES, amplifying_graph, inexact_graph
 from tests.support.other_kernels import Override, other_kernel
+from tests.support.whole import in_turn
 
 SOAK = 2000
 GRAPHS = 3000 if int(os.environ.get("FUSEPLAN_RANDOM_GRAPHS", "0")) >= SOAK else 80
@@ -44,7 +45,8 @@ def test_right_kernels_agree(first: int) -> None:
     assert not found
 
 
-@pytest.mark.parametrize("first", range(0, AMPLIFYING, AMPLIFYING // 4))
+@pytest.mark.soak
+@pytest.mark.parametrize("first", in_turn(range(0, AMPLIFYING, AMPLIFYING // 4), 1))
 def test_right_kernels_agree_where_steps_amplify_errors(first: int) -> None:
     """Hundreds of steps: what decides is whether runs of errors show what errors can do. In the end they are samples:
     of 600 kernels of the first 150 graphs 3 are refused, which were 59, and of 1,581 faults in these graphs 1,195 are
@@ -53,7 +55,8 @@ def test_right_kernels_agree_where_steps_amplify_errors(first: int) -> None:
     assert refused <= 0.02 * KERNELS * AMPLIFYING // 4
 
 
-@pytest.mark.parametrize("path", sorted(FOUND.glob("*.json")), ids=lambda path: path.stem)
+@pytest.mark.soak
+@pytest.mark.parametrize("path", in_turn(sorted(FOUND.glob("*.json")), 2), ids=lambda path: path.stem)
 def test_right_kernels_agree_on_graphs_that_somebody_found(path: Path) -> None:
     """All but one of 8 kernels: of 51 outputs of rr33 one element is beyond what 48 runs of all of it did. Of rr33,
     r300 and rnn_40 22 of 24 kernels were refused."""

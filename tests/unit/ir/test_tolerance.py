@@ -19,6 +19,7 @@ from fusion_ir.reference.interpreter import evaluate, interpret
 from fusion_ir.reference.sample_inputs import sample_inputs
 from testing.tensors import graph_of, spec
 from tests.support.other_kernels import other_kernel
+from tests.support.whole import in_turn
 
 
 def prepared(sizes, read: Callable[..., object], dtype=f32, seed: int = 0) -> tuple[Graph, list[np.ndarray], Reference]:
@@ -298,7 +299,8 @@ def mixed(dtype, rows: int = 8192, terms: int = 128, size: int = 64) -> Graph:
     return graph_of([scores, values], lambda s, v: build.matmul(build.cast(build.softmax(s), dtype), v))
 
 
-@pytest.mark.parametrize("dtype", [bf16, f16], ids=str)
+@pytest.mark.soak
+@pytest.mark.parametrize("dtype", in_turn([bf16, f16], 1), ids=str)
 @pytest.mark.parametrize("seed", range(2))
 def test_kernels_that_round_some_probabilities_the_other_way_pass(dtype, seed: int) -> None:
     """Attention in bf16 had no plan: 6 of 786,432 elements, sums that cancel, were off by more than in any run."""

@@ -53,6 +53,7 @@ def wrong_at(place: Node, change: Change, node: Node, operands: tuple[np.ndarray
     return change(node, operands) if node is place else None
 
 
+@pytest.mark.sweep(0.3)
 @pytest.mark.parametrize("scaled", [True, False])
 @pytest.mark.parametrize(
     ("dtype", "count", "least"), [(f32, 1, 0.95), (bf16, 1, 0.9), (f16, 1, 0.9), (f32, 3, 0.95), (bf16, 3, 0.65)]

@@ -13,6 +13,7 @@ from fusion_ir.ops import make
 from fusion_ir.records import Device, Measurement, Plan, Status
 from scheduler.plan_selection import LATE, NO_TIME_FOR_UNFUSED
 from scheduler.verdict import QUICKLY
+from tests.support.whole import WHOLE, seed
 from tests.unit.scheduler.fakes import FakeBench, FakeFamily, Timing
 from tests.unit.scheduler.test_tune import X, Y, diamond, graph_of, search
 
@@ -64,17 +65,18 @@ def test_what_is_slower_than_its_unfused_is_not_returned(seconds: float, slow: f
         assert plan.time_us <= plan.unfused_us
 
 
+@pytest.mark.soak
 def test_whatever_whole_plans_take_none_is_slower_than_an_unfused_one_beside_it() -> None:
     """There may be two unfused plans: with the kernels of the first plans, and with kernels that were found since."""
 
     class Moody(FakeBench):
-        moods = Random(0)
+        moods = Random(0 if WHOLE else seed())
 
         def measure_plans(self, graph: Graph, plans: Sequence[Plan], *, seed: int = 0, seconds: float) -> list[Timing]:
             self.clock.now += seconds
             return [Timing((self.moods.uniform(10.0, 11.0),) * 20) for _ in plans]
 
-    for graph in (diamond(), fused_three()) * 50:
+    for graph in (diamond(), fused_three()) * (50 if WHOLE else 12):
         plan, _ = search(graph, Moody())
         assert plan.time_us is not None
         assert plan.unfused_us is not None

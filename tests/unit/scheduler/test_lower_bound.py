@@ -81,6 +81,7 @@ def test_a_copy_measured_at_a_bad_moment_bounds_nothing() -> None:
     assert memory_us(0, 1_000_000, slow) == pytest.approx(1e3 / ceilings.write_gbps)
 
 
+@pytest.mark.sweep(0.3)
 @pytest.mark.parametrize("seed", range(100))
 def test_the_least_is_a_bound_of_all(seed: int) -> None:
     """`least_bound_us` of n bytes is at most the bound of any mix of n or more bytes read and written, at any level of

@@ -23,6 +23,7 @@ from scheduler.tuning.trials import Ledger
 from testing.random_graphs import Seeded, any_graph
 from testing.rule_graphs import rule_graph
 from tests.support.devices import CPU_DEVICE, CUDA_DEVICE
+from tests.support.whole import in_turn, some
 
 # Memory so slow that bytes count beside launches in tensors of a few elements, the smaller level no faster.
 SLOW = Ceilings(copy_gbps=((4096, 2e-3), (0, 3e-3)), read_gbps=((4096, 3e-3), (0, 2e-3)), launch_us=2.0, fma_gflops=1.0)
@@ -36,12 +37,13 @@ def searched(graph: Graph, device: Device) -> tuple[Ledger, Atoms, Candidates]:
     return ledger, atoms, find_candidates(atoms, lambda piece: ledger.acceptor.ask(atoms, piece))
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("device", DEVICES, ids=lambda d: d.target)
 def test_never_more_than_the_traffic(device: Device) -> None:
-    graphs = [any_graph(Seeded(seed), steps=30) for seed in range(60)]
+    graphs = [any_graph(Seeded(seed), steps=30) for seed in some(range(60), 18, device.target)]
     names = ("rope_mistral_nemo", "rope_phi_3_backward", "batch_norm_backward", "causal_softmax", "cross_entropy")
-    graphs += [CASES[name].instance("bf16", CASES[name].small[0]).graph for name in names]
-    graphs += [rule_graph(Seeded(seed), (bf16, f32)[seed % 2]) for seed in range(10)]
+    graphs += [CASES[name].instance("bf16", CASES[name].small[0]).graph for name in in_turn(names, 2, device.target)]
+    graphs += [rule_graph(Seeded(seed), (bf16, f32)[seed % 2]) for seed in some(range(10), 4, device.target)]
     all_ = exact = multiplied = 0
     for number, graph in enumerate(graphs):
         ledger, atoms, found = searched(graph, device)
@@ -57,9 +59,9 @@ def test_never_more_than_the_traffic(device: Device) -> None:
             assert at_least.refusing.isdisjoint(candidate.families), (number, members)
             all_, exact = all_ + 1, exact + (bytes_ == traffic.bytes)
             multiplied += bool(products)
-    assert all_ > 1000
+    assert all_ > len(graphs) * 1000 // 75
     assert exact > 0.7 * all_, "it would tell nothing apart"
-    assert multiplied > 150
+    assert multiplied > len(graphs) * 2
 
 
 def test_what_a_slice_drops_need_not_be_read() -> None:

@@ -31,6 +31,7 @@ def test_schedules_of_the_tables_are_still_those_of_their_families(table: Table)
         assert table.rows[table.spelling(kernel, DEVICE)].family == name
 
 
+@pytest.mark.sweep(0.35)
 @some_tables
 def test_more_trials_are_never_worse(table: Table) -> None:
     """By what the search got to see. Differences of 1 % count as none: the earlier schedule stays."""

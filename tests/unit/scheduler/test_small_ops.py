@@ -95,6 +95,7 @@ def planned(graph: Graph, seconds: float) -> tuple[Plan, Reading]:
     return plan, bench
 
 
+@pytest.mark.sweep(0.35)
 @pytest.mark.parametrize("graph", GRAPHS.values(), ids=GRAPHS)
 def test_first_plans_in_little_time_write_out_little(graph: Callable[[], Graph]) -> None:
     given = graph()
