@@ -17,13 +17,15 @@ from scheduler.budget import Budget
 from service.planning import planner
 from service.planning import search as searching
 from tests.support.kernels import dense, graph_of
+from tests.support.whole import in_turn
 from tuning_db.store import Store
 
 CRAWLING = Ceilings(copy_gbps=((0, 0.001),), read_gbps=((0, 0.001),), launch_us=0.01, fma_gflops=1000.0)
 EXAMPLE = Path(__file__).parents[2] / "examples" / "momentum_step.json"
 
 
-@pytest.mark.parametrize("numerics", ["exact", "reassociate"])
+@pytest.mark.soak
+@pytest.mark.parametrize("numerics", in_turn(["exact", "reassociate"], 1))
 def test_a_plan_keeps_to_the_numerics_asked_for(tmp_path: Path, numerics: Numerics) -> None:
     spec = dense(2, 1 << 17)
     graph = graph_of((spec,), build.softmax(make_input(0, spec)))

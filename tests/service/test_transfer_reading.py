@@ -133,6 +133,7 @@ WRONG: dict[str, tuple[Callable[[Lines], None], str]] = {
 }  # fmt: skip
 
 
+@pytest.mark.sweep(0.3)
 @pytest.mark.parametrize("name", WRONG)
 def test_a_wrong_field_is_named(data: bytes, name: str) -> None:
     change, message = WRONG[name]

@@ -48,7 +48,7 @@ class Page(HTMLParser):
         self.captions += tag == "caption"
         if re.fullmatch("h[1-6]", tag):
             self.headings.append(int(tag[1]))
-        if tag not in VOID and not self.rawdata[self.rawdata.index("<", self._at()) :].split(">")[0].endswith("/"):
+        if tag not in VOID and not (self.get_starttag_text() or "").endswith("/>"):
             self.open.append(tag)
 
     def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
@@ -59,13 +59,6 @@ class Page(HTMLParser):
 
     def handle_data(self, data: str) -> None:
         self.words.append(data)
-
-    def _at(self) -> int:
-        line, column = self.getpos()
-        start = 0
-        for _ in range(line - 1):
-            start = self.rawdata.index("\n", start) + 1
-        return start + column
 
     @property
     def text(self) -> str:

@@ -20,9 +20,10 @@ from schemathesis.specs.openapi.checks import (
 from service.errors import MEDIA_TYPE
 from tests.support.service_process import server
 from tests.support.stored_plans import chain, store_plan
+from tests.support.whole import WHOLE
 from tuning_db.store import Store
 
-EXAMPLES = 15  # for each operation
+EXAMPLES = 15 if WHOLE else 6  # for each operation
 CHECKS = [
     not_a_server_error,
     status_code_conformance,
@@ -41,6 +42,7 @@ def json_lines(_: schemathesis.SerializationContext, value: Any) -> bytes:
     return sent.encode(errors="surrogatepass")
 
 
+@pytest.mark.soak
 @pytest.mark.filterwarnings("ignore")
 def test_generated_requests_get_documented_answers(tmp_path: Path) -> None:
     with Store(f"sqlite:///{tmp_path / 'fuseplan.db'}") as store:

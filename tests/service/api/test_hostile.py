@@ -12,15 +12,18 @@ from benchmarks.service.hostile_bodies import GROWERS, bodies
 from service.errors import ApiError
 from tests.support.service_app import readers, wire
 from tests.support.service_process import server
+from tests.support.whole import WHOLE, seed
 
+BODIES = 250 if WHOLE else 80
 MEMORY_MIB = 2500  # two readers of 1 GiB, and what the server itself holds
 
 
+@pytest.mark.soak
 def test_hostile_bodies_over_http(tmp_path: Path) -> None:
     with server(tmp_path, workers=0) as (process, port):
-        seen = attack(port, 250, seed=3, pid=process.pid, scale=0.02)
+        seen = attack(port, BODIES, seed=3 if WHOLE else seed(), pid=process.pid, scale=0.02)
         assert seen.faults == []
-        assert sum(seen.statuses.values()) == 250
+        assert sum(seen.statuses.values()) == BODIES
         assert max(seen.memory_mib) < MEMORY_MIB
         assert seen.livez_ms
         connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)

@@ -11,6 +11,7 @@ from service.api.reader_process import NICE
 from service.process.yielding import AUTOGROUP
 from tests.support.service_app import Running, wire
 from tests.support.service_process import ROOT
+from tests.support.whole import in_turn
 
 CODE = """
 import os
@@ -31,7 +32,8 @@ def group_niceness(file: Path) -> str:
     return words[-1] if words else "none"
 
 
-@pytest.mark.parametrize("leads", [True, False])
+@pytest.mark.soak
+@pytest.mark.parametrize("leads", in_turn([True, False], 1))
 def test_a_session_goes_behind_with_who_leads_it(leads: bool) -> None:
     ours = group_niceness(AUTOGROUP)
     done = subprocess.run(

@@ -25,6 +25,7 @@ def ends_with_message(cli: Cli, *arguments: object, place: str) -> None:
     assert len(ended.err) < 2000
 
 
+@pytest.mark.sweep(0.3)
 @pytest.mark.parametrize("command", [("tune",), ("convert", "--to", "json"), ("explain",)])
 @pytest.mark.parametrize(
     ("text", "place"),

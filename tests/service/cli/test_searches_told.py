@@ -93,6 +93,7 @@ def store(kind: str, path: Path, graph: Graph) -> None:
         opened.store_plan(key, plan, state, {sha(BINARY): BINARY}, {}, searched)
 
 
+@pytest.mark.sweep(0.35)
 @pytest.mark.parametrize("command", ["tune", "explain"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_line_says_that_a_search_begins_and_why(

@@ -24,6 +24,7 @@ def test_nothing_is_said_where_all_names_are_ours(tmp_path: Path) -> None:
     assert ended.stdout.startswith("fuseplan ")
 
 
+@pytest.mark.sweep(0.35)
 @pytest.mark.parametrize("name", ["fusion_ir", "codegen", "scheduler", "tuning_db"])
 @pytest.mark.parametrize("kind", ["package", "module"])
 def test_another_package_under_one_of_our_names(tmp_path: Path, name: str, kind: str) -> None:

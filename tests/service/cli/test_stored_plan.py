@@ -32,6 +32,7 @@ def said(cli: Cli, *arguments: object) -> str:
     return " ".join(ended.err.split())
 
 
+@pytest.mark.sweep(0.3)
 @pytest.mark.parametrize("command", BOTH)
 @pytest.mark.parametrize(
     ("subject", "message"),

@@ -293,6 +293,7 @@ def test_a_name_that_does_not_fit_has_a_line_of_its_own_at_a_terminal() -> None:
 STATES = ("measured", "noisy", "cut short", "predicted", "superseded", "stale", "doubtful", "running", "cancelled")
 
 
+@pytest.mark.sweep(0.3)
 @pytest.mark.parametrize("width", range(30, 201))
 def test_no_key_and_no_state_is_broken_at_any_width(width: int) -> None:
     """A state that stands in a line is whole: no line has only a part of one."""

@@ -9,16 +9,41 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from math import ceil
 from pathlib import Path
 
 import psycopg
 import pytest
 
 from tests.service.db.samples import Samples
+from tests.support.whole import WHOLE, some
 from tuning_db.store import Store
 
 ROOT = Path(__file__).parents[3]
+POSTGRESQL_SHARE = 0.25  # of the tests that run on both databases
 WORKER = Path(__file__).with_name("queue_worker.py")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Draws the tests of this folder that run on PostgreSQL as well as on SQLite; in the long run, and where somebody
+    names tests, all of them do."""
+    mine = [
+        item
+        for item in items
+        if isinstance(item, pytest.Function)
+        and item.path.is_relative_to(WORKER.parent)
+        and hasattr(item, "callspec")
+        and item.callspec.params.get("url") == "postgresql"
+    ]
+    for item in mine:
+        item.add_marker(pytest.mark.soak)
+    if WHOLE or any("::" in argument for argument in config.args):
+        return
+    left = set(mine) - set(some(mine, ceil(POSTGRESQL_SHARE * len(mine)), "postgresql"))
+    if left:
+        config.hook.pytest_deselected(items=[item for item in mine if item in left])
+        items[:] = [item for item in items if item not in left]
 
 
 @pytest.fixture

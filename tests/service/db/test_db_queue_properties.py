@@ -4,10 +4,12 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, multiple, rule
 
+from tests.support.whole import WHOLE
 from tuning_db.operations import BACK_OFF_SECONDS, MAX_ATTEMPTS
 from tuning_db.store import Store
 
@@ -155,4 +157,5 @@ class QueueMachine(RuleBasedStateMachine):
 
 
 TestQueue = QueueMachine.TestCase
-TestQueue.settings = settings(max_examples=30, stateful_step_count=30, deadline=None, derandomize=True)
+TestQueue.settings = settings(max_examples=30 if WHOLE else 10, stateful_step_count=30, deadline=None, derandomize=True)
+TestQueue = pytest.mark.soak(TestQueue)
