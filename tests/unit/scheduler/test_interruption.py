@@ -25,7 +25,7 @@ from scheduler.tune import tune
 from scheduler.tuning.trials import Ledger
 from scheduler.verdict import MANY_ATOMS
 from tests.support.cover_problems import random_problem
-from tests.support.whole import some
+from tests.support.whole import in_turn, some
 from tests.unit.scheduler.fakes import (
     DEVICE,
     Clock,
@@ -130,7 +130,7 @@ def every_segment() -> dict[str, Graph]:
     return {a.segment.key: a.segment.canonical.graph for a in answers if isinstance(a, Candidate)}
 
 
-@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize("after", in_turn([pytest.param(False, id="before"), pytest.param(True, id="after")], 1))
 @pytest.mark.parametrize("seconds", [0.0, 60.0])
 @pytest.mark.soak
 def test_an_interrupt_at_every_call_gives_the_best_plan_so_far(seconds: float, after: bool) -> None:
@@ -143,7 +143,7 @@ def test_an_interrupt_at_every_call_gives_the_best_plan_so_far(seconds: float, a
     segments = every_segment()
     best, untold, checked = float("inf"), 0, set[tuple[str, ...]]()
     every = range(1, total.count, 3 if after else 1)  # the first is the reading of the clock with which a search begins
-    for at in some(every, max(len(every) // 12, 16), f"{seconds} {after}"):
+    for at in some(every, max(len(every) // 5, 40), f"{seconds} {after}"):
         plan = search(Calls(at, after), seconds)
         untold += not any(r.text == INTERRUPTED for r in plan.reasons)
         entries = tuple(step.entry for step in plan.steps)
