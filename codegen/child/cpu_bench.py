@@ -2,7 +2,7 @@
 
 import time
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import lru_cache
@@ -12,7 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from codegen.child.case import Array, Case, Proven, Verdict, judge, make_case, proven_of, verdict_message
+from codegen.child import bench_protocol
+from codegen.child.bench_protocol import Unloadable, race_until_right, read_program
+from codegen.child.case import Array, Case, Proven, Verdict, judge, make_case, proven_of
 from codegen.child.cpu_memory import (
     POISON,
     Arena,
@@ -106,33 +108,42 @@ def prepare(message: dict[str, Any], channel: Channel) -> dict[str, Any]:
 
 
 def bench(message: dict[str, Any], channel: Channel) -> dict[str, Any]:
-    """Checks and times `programs` on samples of `graph`. Sends {"checked": i, "status", "detail", "max_rel_error"}
-    for each, and what `Channel.timing` does; the result holds a timing for each that passed (samples_us, note, warm_us,
-    sets, prologue_us), and the surroundings of the race. `passed`: programs that an earlier child checked. `screen`:
-    the runs of the checks count as first runs of the race. `proven`: see `make_case`."""
-    began = time.monotonic()
-    limit_cpu(message["cpu_seconds"])
-    prepared = _prepare(message["graph"], message["seed"], proven_of(message))
-    pool = _pool(message["pool"], tuple(message["cpus"]))
-    inputs, outputs = len(prepared.case.graph.inputs), len(prepared.case.graph.outputs)
-    candidates: dict[int, CpuCandidate] = {}
-    before_us: dict[int, list[float]] = {}
-    for i, text in enumerate(message["programs"]):
+    """Checks and times `programs` on samples of `graph`, as `codegen.child.bench_protocol` says. `screen`: the runs of
+    the checks count as first runs of the race. `proven`: see `make_case`."""
+    return bench_protocol.bench(CpuBench(message, channel), message, channel)
+
+
+class CpuBench:
+    """The CPU, as `BenchDevice` says."""
+
+    def __init__(self, message: dict[str, Any], channel: Channel) -> None:
+        self._began = time.monotonic()
+        limit_cpu(message["cpu_seconds"])
+        self._message, self._channel = message, channel
+        self._prepared = _prepare(message["graph"], message["seed"], proven_of(message))
+        self._pool = _pool(message["pool"], tuple(message["cpus"]))
+        self._before_us: dict[int, list[float]] = {}
+
+    def load(self, text: Mapping[str, Any]) -> CpuCandidate:
+        graph = self._prepared.case.graph
         try:
-            candidates[i] = _candidate(text, inputs, outputs)
+            return _candidate(text, len(graph.inputs), len(graph.outputs))
         except OSError as e:
-            channel.send({"checked": i, "status": Status.compile_failed.value, "detail": str(e), "max_rel_error": None})
-            continue
-        if i in message["passed"]:
-            continue
-        verdict, before_us[i] = _check(prepared, candidates[i], pool, channel, i, message)
-        if verdict.problem:
-            del candidates[i]
-        channel.send(verdict_message(i, verdict))
-    runs = before_us if message["screen"] else {}
-    watch = CpuWatch(message["cpus"])
-    timings = _time(prepared, candidates, runs, pool, channel, message, watch, began) if candidates else {}
-    return {"timings": timings, "surroundings": watch.seen and watch.seen.model_dump(mode="json")}
+            raise Unloadable(Status.compile_failed, str(e)) from e
+
+    def check(self, index: int, candidate: CpuCandidate) -> Verdict:
+        verdict, self._before_us[index] = _check(
+            self._prepared, candidate, self._pool, self._channel, index, self._message
+        )
+        return verdict
+
+    def time(self, candidates: dict[int, CpuCandidate]) -> dict[str, Any]:
+        message, channel = self._message, self._channel
+        runs = self._before_us if message["screen"] else {}
+        watch, timings = CpuWatch(message["cpus"]), dict[str, Any]()
+        if candidates:
+            timings = _time(self._prepared, candidates, runs, self._pool, channel, message, watch, self._began)
+        return {"timings": timings, "surroundings": watch.seen and watch.seen.model_dump(mode="json")}
 
 
 def run(message: dict[str, Any], channel: Channel) -> dict[str, Any]:
@@ -227,8 +238,7 @@ def _time(
     watch: CpuWatch,
     began: float,
 ) -> dict[str, Any]:
-    """A timing for each candidate whose timed runs gave right results. Where a candidate's did not, its verdict is
-    sent to the parent and the others race again, since that candidate may have screened them out."""
+    """A timing for each candidate whose timed runs gave right results (`race_until_right`)."""
     channel.beat(-1, message["seconds"])
     memory = prepared.timing_memory(message["cache_bytes"])
     sizes = [max(column) for column in zip_longest(*(c.temporaries for c in candidates.values()), fillvalue=0)]
@@ -251,19 +261,15 @@ def _time(
         kept[i].repeat()
     runnable = {i: program(c.steps, tables[i]) for i, c in candidates.items()}
     single = {i: program(c.steps, tables[i][:1]) for i, c in candidates.items()}
-    order: list[int] = list(candidates)
     runs = Runs(memory.sets)
     position = 0
 
-    def sample(k: int, samples: int) -> Sequence[float]:
-        return watch.disturbance.take(lambda: visit(k, samples))
-
-    def visit(k: int, samples: int) -> Sequence[float]:
+    def visit(i: int, samples: int) -> Sequence[float]:
         nonlocal position
         first, position = position, position + samples
-        runs.note(order[k], first, samples)
-        note = channel.beats(order[k], message["kernel_seconds"])
-        times = pool.time_us(runnable[order[k]], samples, first, note)
+        runs.note(i, first, samples)
+        note = channel.beats(i, message["kernel_seconds"])
+        times = pool.time_us(runnable[i], samples, first, note)
         expect_no_processes()
         return times
 
@@ -272,34 +278,30 @@ def _time(
         pool.run(single[i])
         expect_no_processes()
 
-    while order:
+    def raced(order: list[int]) -> list[Timing]:
         with channel.timing():
-            timings = race(
+            return race(
                 len(order),
-                sample,
+                lambda k, samples: watch.disturbance.take(lambda: visit(order[k], samples)),
                 seconds=race_seconds(message, began),
                 seed=message["seed"],
                 before_us=[before_us.get(i, []) for i in order],
                 watch=watch,
             )
-        finalists = {
-            i: dict(candidates[i].aliases) for i, timing in zip(order, timings, strict=True) if timing.was_finalist
-        }
+
+    def reviewed(finalists: list[int]) -> dict[int, Verdict]:
+        aliases = {i: dict(candidates[i].aliases) for i in finalists}
         orders: dict[int, Order] = {i: candidates[i].order for i in finalists}
-        wrong = review(
-            prepared.case, memory, runs, finalists, orders, once, lambda i: channel.beat(i, message["seconds"])
-        )
-        for i, verdict in wrong.items():
-            channel.send(verdict_message(i, verdict))
-        if not wrong:
-            with channel.timing():
-                return {
-                    str(i): _timing(i, t, memory, single[i], pool, channel, message)
-                    | {"prologue_us": prologues_us.get(i)}
-                    for i, t in zip(order, timings, strict=True)
-                }
-        order = [i for i in order if i not in wrong]
-    return {}
+        return review(prepared.case, memory, runs, aliases, orders, once, lambda i: channel.beat(i, message["seconds"]))
+
+    timings = race_until_right(list(candidates), raced, reviewed, channel)
+    if not timings:
+        return {}
+    with channel.timing():
+        return {
+            str(i): _timing(i, t, memory, single[i], pool, channel, message) | {"prologue_us": prologues_us.get(i)}
+            for i, t in timings.items()
+        }
 
 
 def _timing(
@@ -339,23 +341,16 @@ def _entry(binary: str, entry: str, libraries: tuple[str, ...]) -> int:
     return load_entry(binary, entry, libraries)
 
 
-def _candidate(text: dict[str, Any], inputs: int, outputs: int) -> CpuCandidate:
-    """Reads one program of a message: {"steps": [{"binary", "entry", "libraries", "tasks", "args"}], "once", "buffers":
-    [bytes], "kept", "aliases"}. OSError if a binary cannot be loaded."""
-    first = {"in": 0, "out": inputs, "tmp": inputs + outputs}
+def _candidate(text: Mapping[str, Any], inputs: int, outputs: int) -> CpuCandidate:
+    """Reads one program of a message, whose steps are {"binary", "entry", "libraries", "tasks", "args"}. OSError if a
+    binary cannot be loaded."""
+    read = read_program(text, inputs, outputs)
     steps = [
-        Launch(
-            _entry(step["binary"], step["entry"], tuple(step["libraries"])),
-            tuple(first[place] + index for place, index in step["args"]),
-            step["tasks"],
-        )
-        for step in text["steps"]
+        Launch(_entry(step["binary"], step["entry"], tuple(step["libraries"])), tuple(places), step["tasks"])
+        for step, places in read.steps
     ]
-    once = text["once"]
-    aliases = [(i, first[place] + index) for i, (place, index) in text["aliases"]]
-    kept = tuple(text["kept"])
-    buffers, order = tuple(text["buffers"]), text.get("order", "own")
-    return CpuCandidate(tuple(steps[:once]), tuple(steps[once:]), buffers, kept, tuple(aliases), order)
+    prologue, rest = tuple(steps[: read.once]), tuple(steps[read.once :])
+    return CpuCandidate(prologue, rest, read.buffers, read.kept, tuple(read.aliases.items()), read.order)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 not exercised in CI, which has no GPU."""
 
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache, partial
 from itertools import zip_longest
@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from codegen.child import cublaslt
-from codegen.child.case import Proven, Verdict, judge, make_case, proven_of, verdict_message
+from codegen.child import bench_protocol, cublaslt
+from codegen.child.bench_protocol import Unloadable, race_until_right
+from codegen.child.case import Proven, Verdict, judge, make_case, proven_of
 from codegen.child.cpu_memory import tensor_layout
 from codegen.child.cuda_candidate import CudaCandidate
 from codegen.child.cuda_ceilings import Eviction, ceilings
@@ -25,7 +26,7 @@ from codegen.child.tensor_maps import TensorMapError
 from codegen.hardware.libraries import CUBLASLT
 from codegen.hardware.missing_cuda import lacks
 from codegen.sandbox.device_lock import turn_in
-from codegen.timing.protocol import median, race
+from codegen.timing.protocol import Timing, median, race
 from fusion_ir.records import Device, Status
 from fusion_ir.text.printing import parse_graph
 
@@ -103,33 +104,43 @@ def prepare(message: dict[str, Any], channel: Channel) -> dict[str, Any]:
 
 
 def bench(message: dict[str, Any], channel: Channel) -> dict[str, Any]:
-    """`bench` of cpu_bench.py for a CUDA device. Takes turns with other processes by itself where the message has a
-    `turn`: while results are judged on the host, the device is free for others."""
+    """Checks and times `programs` as `codegen.child.bench_protocol` says. Takes turns with other processes by itself
+    where the message has a `turn`: while results are judged on the host, the device is free for others."""
     began = time.monotonic()
-    turns = Turns(message.get("turn"), channel)
-    inspector = Inspector(channel, message, turns)
     with _device(message):
-        prepared = _prepared(message["graph"], message["seed"], proven_of(message))
-        inputs, outputs = len(prepared.case.graph.inputs), len(prepared.case.graph.outputs)
-        candidates: dict[int, CudaCandidate] = {}
-        for i, text in enumerate(message["programs"]):
-            try:
-                candidate = CudaCandidate(text, inputs, outputs)
-            except (cublaslt.CallError, ImportError) as e:
-                channel.send({"checked": i, "status": Status.rejected.value, "detail": str(e), "max_rel_error": None})
-                continue
-            candidates[i] = candidate
-            if i in message["passed"]:
-                continue
-            try:
-                verdict = inspector.check(prepared, candidate, i)
-            except cublaslt.CallError as e:
-                verdict = Verdict(str(e), None)
-            if verdict.problem:
-                del candidates[i]
-            channel.send(verdict_message(i, verdict))
+        return bench_protocol.bench(CudaBench(message, channel, began), message, channel)
+
+
+class CudaBench:
+    """A CUDA device, as `BenchDevice` says. began: time of `time.monotonic` at which the job began."""
+
+    def __init__(self, message: dict[str, Any], channel: Channel, began: float) -> None:
+        self._message, self._channel, self._began = message, channel, began
+        self._turns = Turns(message.get("turn"), channel)
+        self._inspector = Inspector(channel, message, self._turns)
+        self._prepared = _prepared(message["graph"], message["seed"], proven_of(message))
+
+    def load(self, text: Mapping[str, Any]) -> CudaCandidate:
+        graph = self._prepared.case.graph
+        try:
+            return CudaCandidate(text, len(graph.inputs), len(graph.outputs))
+        except (cublaslt.CallError, ImportError) as e:
+            raise Unloadable(Status.rejected, str(e)) from e
+
+    def check(self, index: int, candidate: CudaCandidate) -> Verdict:
+        try:
+            return self._inspector.check(self._prepared, candidate, index)
+        except cublaslt.CallError as e:
+            return Verdict(str(e), None)
+
+    def time(self, candidates: dict[int, CudaCandidate]) -> dict[str, Any]:
+        message, turns = self._message, self._turns
         watch = CudaWatch(cupy().cuda.Device(message["number"]).pci_bus_id)
-        timings = _time(prepared, candidates, channel, message, watch, turns, inspector, began) if candidates else {}
+        timings = dict[str, Any]()
+        if candidates:
+            timings = _time(
+                self._prepared, candidates, self._channel, message, watch, turns, self._inspector, self._began
+            )
         seen = watch.seen and watch.seen.model_dump(mode="json")
         return {"timings": timings, "surroundings": seen, "waited_seconds": turns.waited_seconds}
 
@@ -279,7 +290,6 @@ def _time(
         cp.cuda.Device().synchronize()
         prologues = {i: c.captured(tables[i], stream, prologue=True) for i, c in candidates.items() if c.once}
         graphs = {i: c.captured(tables[i], stream) for i, c in candidates.items()}
-    order: list[int] = list(candidates)
 
     def times_us(graph: Any, samples: int, cold: bool = True) -> list[float]:
         events.extend((cp.cuda.Event(), cp.cuda.Event()) for _ in range(samples - len(events)))
@@ -294,12 +304,9 @@ def _time(
         stream.synchronize()
         return [float(cp.cuda.get_elapsed_time(start, end)) * 1e3 for start, end in events[:samples]]
 
-    def sample(i: int, samples: int) -> Sequence[float]:
-        return watch.disturbance.take(lambda: visit(i, samples))
-
     def visit(i: int, samples: int) -> list[float]:
-        channel.beat(order[i], message["kernel_seconds"] * (samples + 1))
-        return times_us(graphs[order[i]], samples)
+        channel.beat(i, message["kernel_seconds"] * (samples + 1))
+        return times_us(graphs[i], samples)
 
     def warm_us(i: int) -> float:
         channel.beat(i, message["kernel_seconds"] * 2 * WARM_SAMPLES)
@@ -319,30 +326,36 @@ def _time(
         for i, graph in prologues.items():
             channel.beat(i, message["kernel_seconds"] * (PROLOGUE_SAMPLES + 1))
             prologues_us[i] = median(times_us(graph, PROLOGUE_SAMPLES))
-    while order:
+    warm: dict[int, float] = {}
+
+    def raced(order: list[int]) -> list[Timing]:
         with turns.held():
             with channel.timing():
-                seconds = race_seconds(message, began + turns.waited_seconds)
-                timings = race(len(order), sample, seconds=seconds, seed=message["seed"], watch=watch)
-            warm = {i: warm_us(i) for i, timing in zip(order, timings, strict=True) if not timing.note}
-        finalists = [i for i, timing in zip(order, timings, strict=True) if timing.was_finalist]
-        wrong = {i: found for i in finalists if (found := problem(i))}
-        for i, found in wrong.items():
-            channel.send(verdict_message(i, Verdict(f"right when checked, wrong when timed: {found}", None)))
-        if wrong:
-            order = [i for i in order if i not in wrong]
-            continue
-        return {
-            str(i): {
-                "samples_us": timing.samples_us,
-                "note": timing.note,
-                "warm_us": warm.get(i),
-                "sets": 1,
-                "prologue_us": prologues_us.get(i),
-            }
-            for i, timing in zip(order, timings, strict=True)
+                timings = race(
+                    len(order),
+                    lambda k, samples: watch.disturbance.take(lambda: visit(order[k], samples)),
+                    seconds=race_seconds(message, began + turns.waited_seconds),
+                    seed=message["seed"],
+                    watch=watch,
+                )
+            warm.clear()
+            warm.update({i: warm_us(i) for i, timing in zip(order, timings, strict=True) if not timing.note})
+        return timings
+
+    def reviewed(finalists: list[int]) -> dict[int, Verdict]:
+        found = {i: problem(i) for i in finalists}
+        return {i: Verdict(f"right when checked, wrong when timed: {p}", None) for i, p in found.items() if p}
+
+    return {
+        str(i): {
+            "samples_us": timing.samples_us,
+            "note": timing.note,
+            "warm_us": warm.get(i),
+            "sets": 1,
+            "prologue_us": prologues_us.get(i),
         }
-    return {}
+        for i, timing in race_until_right(list(candidates), raced, reviewed, channel).items()
+    }
 
 
 @contextmanager

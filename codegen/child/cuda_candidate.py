@@ -1,12 +1,13 @@
 """A kernel or a plan as the timing child launches it on a CUDA device."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from codegen.child import cublaslt
+from codegen.child.bench_protocol import read_program
 from codegen.child.cuda_memory import cupy
 from codegen.child.tensor_maps import Parameters
 from codegen.hardware.libraries import is_call
@@ -23,16 +24,13 @@ class CudaCandidate:
     first steps that are a prologue, which writes the temporaries `kept`. Raises CallError and ImportError for library
     calls that cannot be made here."""
 
-    def __init__(self, text: dict[str, Any], inputs: int, outputs: int) -> None:
-        first = {"in": 0, "out": inputs, "tmp": inputs + outputs}
-        self.once: int = text["once"]
-        self.buffers: tuple[int, ...] = tuple(text["buffers"])
-        self.kept: tuple[int, ...] = tuple(text["kept"])
-        self.order: Order = text.get("order", "own")  # see `judge`
-        self.aliases = {i: first[place] + index for i, (place, index) in text["aliases"]}
+    def __init__(self, text: Mapping[str, Any], inputs: int, outputs: int) -> None:
+        read = read_program(text, inputs, outputs)
+        self.once, self.buffers, self.kept = read.once, read.buffers, read.kept
+        self.order: Order = read.order  # see `judge`
+        self.aliases = read.aliases
         self._steps: list[tuple[Any, dict[str, Any], list[int], list[TensorMapSpec]]] = []
-        for step in text["steps"]:
-            places = [first[place] + index for place, index in step["args"]]
+        for step, places in read.steps:
             if is_call(step["libraries"]):
                 self._steps.append((_call(step["binary"]), step, places, []))
                 continue

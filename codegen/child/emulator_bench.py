@@ -3,14 +3,16 @@ gives no times. Library calls are computed by NumPy."""
 
 import ctypes
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from codegen.child.case import Array, Case, Proven, Verdict, judge, make_case, proven_of, verdict_message
+from codegen.child import bench_protocol
+from codegen.child.bench_protocol import Unloadable, read_program
+from codegen.child.case import Array, Case, Proven, Verdict, judge, make_case, proven_of
 from codegen.child.cpu_memory import CheckMemory, temporaries, tensor_layout
 from codegen.child.serve import Channel, JobFailure, serve
 from codegen.gemm.call_arrays import compute_call
@@ -50,25 +52,31 @@ def prepare(message: dict[str, Any], channel: Channel) -> dict[str, Any]:
 
 
 def bench(message: dict[str, Any], channel: Channel) -> dict[str, Any]:
-    """Checks `programs` as `bench` in cpu_bench.py does, and has no times in its result."""
-    load_runtime(Path(message["runtime"]))
-    prepared = _prepare(message["graph"], message["seed"], proven_of(message))
-    inputs, outputs = len(prepared.case.graph.inputs), len(prepared.case.graph.outputs)
-    passed = set(message["passed"])
-    for i, text in enumerate(message["programs"]):
-        if i in passed:
-            continue
+    """Checks `programs` as `codegen.child.bench_protocol` says, and has no times in its result."""
+    return bench_protocol.bench(EmulatorBench(message, channel), message, channel)
+
+
+class EmulatorBench:
+    """The emulator, as `BenchDevice` says."""
+
+    def __init__(self, message: dict[str, Any], channel: Channel) -> None:
+        load_runtime(Path(message["runtime"]))
+        self._message, self._channel = message, channel
+        self._prepared = _prepare(message["graph"], message["seed"], proven_of(message))
+
+    def load(self, text: Mapping[str, Any]) -> "EmulatedCandidate":
+        graph = self._prepared.case.graph
         try:
-            candidate = EmulatedCandidate(text, inputs, outputs)
+            return EmulatedCandidate(text, len(graph.inputs), len(graph.outputs))
         except OSError as e:
-            channel.send({"checked": i, "status": Status.compile_failed.value, "detail": str(e), "max_rel_error": None})
-            continue
-        verdict = _check(prepared, candidate, channel, i, message)
-        if not verdict.problem:
-            passed.add(i)
-        channel.send(verdict_message(i, verdict))
-    timing: dict[str, Any] = {"samples_us": [], "note": NOT_TIMED, "warm_us": None, "sets": 1}
-    return {"timings": {str(i): timing for i in sorted(passed)}, "surroundings": None}
+            raise Unloadable(Status.compile_failed, str(e)) from e
+
+    def check(self, index: int, candidate: "EmulatedCandidate") -> Verdict:
+        return _check(self._prepared, candidate, self._channel, index, self._message)
+
+    def time(self, candidates: dict[int, "EmulatedCandidate"]) -> dict[str, Any]:
+        timing: dict[str, Any] = {"samples_us": [], "note": NOT_TIMED, "warm_us": None, "sets": 1}
+        return {"timings": {str(i): timing for i in candidates}, "surroundings": None}
 
 
 def run(message: dict[str, Any], channel: Channel) -> dict[str, Any]:
@@ -100,19 +108,16 @@ class EmulatedCandidate:
     """A kernel or a plan, its functions loaded: steps over a table of inputs, outputs and temporaries. once: number of
     first steps that are a prologue. Raises OSError."""
 
-    def __init__(self, text: dict[str, Any], inputs: int, outputs: int) -> None:
-        first = {"in": 0, "out": inputs, "tmp": inputs + outputs}
+    def __init__(self, text: Mapping[str, Any], inputs: int, outputs: int) -> None:
+        read = read_program(text, inputs, outputs)
         names = [*(f"in{i}" for i in range(inputs)), *(f"out{i}" for i in range(outputs))]
-        self.names = [*names, *(f"tmp{i}" for i in range(len(text["buffers"])))]
+        self.names = [*names, *(f"tmp{i}" for i in range(len(read.buffers)))]
         self.inputs = inputs
-        self.once: int = text["once"]
-        self.buffers: tuple[int, ...] = tuple(text["buffers"])
-        self.kept: tuple[int, ...] = tuple(text["kept"])
-        self.order: Order = text.get("order", "own")  # see `judge`
-        self.aliases = {i: first[place] + index for i, (place, index) in text["aliases"]}
+        self.once, self.buffers, self.kept = read.once, read.buffers, read.kept
+        self.order: Order = read.order  # see `judge`
+        self.aliases = read.aliases
         self._steps: list[tuple[Emulation | LibraryCall, list[int], int]] = []
-        for step in text["steps"]:
-            places = [first[place] + index for place, index in step["args"]]
+        for step, places in read.steps:
             if is_call(step["libraries"]):
                 call = LibraryCall.model_validate_json(object_bytes(step["binary"]))
                 self._steps.append((call, places, step["reads"]))
