@@ -205,7 +205,7 @@ class Supervisor:
         """Whether a worker that is dead held an operation, which waits for another worker now, or has failed."""
         try:
             with Store(self._settings.db) as store:
-                lost = store.abandon(owner)
+                lost = store.queue.abandon(owner)
         except DatabaseError as error:  # its lease runs out
             log.error("%s", error)
             return False

@@ -76,7 +76,7 @@ class Lease:
             self._reported = time.monotonic()
             held = self._operation.id, self._owner, self._operation.token
             self._measured = event.measured
-            self._note(self._store.progress(*held, json.dumps(asdict(event))))
+            self._note(self._store.queue.progress(*held, json.dumps(asdict(event))))
             self.check()
 
     def check(self) -> None:
@@ -90,7 +90,7 @@ class Lease:
     def _renew(self) -> None:
         while not self._over.wait(self._seconds / 3):
             try:
-                held = self._store.renew(self._operation.id, self._owner, self._operation.token, self._seconds)
+                held = self._store.queue.renew(self._operation.id, self._owner, self._operation.token, self._seconds)
             except DatabaseError as error:  # the next attempt may still be in time
                 log.warning("the lease of %s was not renewed: %s", self._operation.id, error)
                 continue
@@ -139,33 +139,33 @@ class Worker:
                 result = self._plan(operation, lease)
         except (Dropped, SystemExit, KeyboardInterrupt) as error:
             if lease.cancelled and not isinstance(error, SystemExit):
-                self._store.finish(*held, cancelled=True)
+                self._store.queue.finish(*held, cancelled=True)
                 log.info("operation %s was cancelled", operation.id)
             elif isinstance(error, Dropped):
                 log.info("operation %s was taken by another worker", operation.id)
             else:
-                self._store.release(*held)
+                self._store.queue.release(*held)
                 raise
         except DatabaseError:
             raise  # the lease runs out by itself
         except Exception as error:
-            self._store.finish(*held, error=_explain(operation, error))
+            self._store.queue.finish(*held, error=_explain(operation, error))
         else:
-            self._store.finish(*held, result=result.model_dump_json())
+            self._store.queue.finish(*held, result=result.model_dump_json())
         return True
 
     def _lease(self) -> Operation | None:
         """The next operation for a device of this machine, None where there is none."""
         seconds = self._settings.lease_seconds
-        operation = self._store.lease(self._owner, seconds, (PLAN,), self._devices.classes)
-        if operation is None and self._devices.look(self._store.waiting_devices((PLAN,), self._devices.known)):
-            operation = self._store.lease(self._owner, seconds, (PLAN,), self._devices.classes)
+        operation = self._store.queue.lease(self._owner, seconds, (PLAN,), self._devices.classes)
+        if operation is None and self._devices.look(self._store.queue.waiting_devices((PLAN,), self._devices.known)):
+            operation = self._store.queue.lease(self._owner, seconds, (PLAN,), self._devices.classes)
         return operation
 
     def _plan(self, operation: Operation, lease: Lease) -> PlanResult:
         job = PlanJob.model_validate_json(operation.payload)
         target = job.target if operation.device_key is None else self._devices.target(operation.device_key)
-        stored = self._store.graph(job.graph_key)
+        stored = self._store.graphs.graph(job.graph_key)
         if stored is None:
             raise PlanningError("the graph is not stored any more")
         named = stored.named()

@@ -43,14 +43,25 @@ def put_device(database: Database, connection: Connection, device: Device) -> No
     connection.execute(insert.on_conflict_do_update(index_elements=["class_key"], set_=values))
 
 
-def devices(database: Database) -> list[StoredDevice]:
-    """All classes, the last seen first. Rows that do not verify are left out."""
-    found: list[StoredDevice] = []
-    for key, record, check, first_seen, last_seen in database.cached("devices", "all", _ALL):
-        device = _read(key, record, check)
-        if device is not None:
-            found.append(StoredDevice(key, device, first_seen, last_seen))
-    return found
+class Devices:
+    """Devices that something was planned for, by their class."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def put(self, device: Device) -> None:
+        """Stores a device as seen now."""
+        with self._database.write() as connection:
+            put_device(self._database, connection, device)
+
+    def devices(self) -> list[StoredDevice]:
+        """All classes, the last seen first. Rows that do not verify are left out."""
+        found: list[StoredDevice] = []
+        for key, record, check, first_seen, last_seen in self._database.cached("devices", "all", _ALL):
+            device = _read(key, record, check)
+            if device is not None:
+                found.append(StoredDevice(key, device, first_seen, last_seen))
+        return found
 
 
 def _read(key: str, record: str, check: str) -> Device | None:

@@ -38,16 +38,38 @@ _ONE = select(FailureRow.conditions, FailureRow.had_s, FailureRow.error, Failure
 )
 
 
-def put_failure(database: Database, request: RequestKey, now: Conditions, had_s: float, error: str) -> None:
-    """Notes that a search with `had_s` seconds ended without a plan, in place of an earlier note on the request."""
-    with database.write() as connection:
-        note(database, connection, request.digest, now.json(), had_s, Failure(error, time.time()))
+class Failures:
+    """Searches that ended without a plan."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def put(self, request: RequestKey, now: Conditions, had_s: float, error: str) -> None:
+        """Notes that a search with `had_s` seconds ended without a plan, in place of an earlier note on the request."""
+        with self._database.write() as connection:
+            note(self._database, connection, request.digest, now.json(), had_s, Failure(error, time.time()))
+
+    def failure(self, request: RequestKey, now: Conditions, seconds: float) -> Failure | None:
+        """The failure of an earlier search that a search of `seconds` would repeat; None where that is open."""
+        for conditions, had_s, error, created, check in self._database.cached(
+            "failures", request.digest, _ONE, {"key": request.digest}
+        ):
+            if checksum(request.digest, conditions, had_s, error, created) != check:
+                miss("failures", request.digest, "checksum")
+            elif conditions == now.json() and seconds <= had_s:
+                return Failure(error, created)
+        return None
+
+    def forget(self, request: RequestKey) -> bool:
+        """Deletes the failure noted for a request, so that the next request searches again. False: none was noted."""
+        with self._database.write() as connection:
+            return connection.execute(delete(FailureRow).where(FailureRow.key == request.digest)).rowcount > 0
 
 
 def note(
     database: Database, connection: Connection, request: str, conditions: str, had_s: float, failure: Failure
 ) -> None:
-    """`put_failure` in a transaction: request is the digest of one, conditions are JSON."""
+    """`Failures.put` in a transaction: request is the digest of one, conditions are JSON."""
     values = {
         "conditions": conditions,
         "had_s": float(had_s),
@@ -57,21 +79,3 @@ def note(
     row = values | {"key": request, "checksum": checksum(request, *values.values())}
     insert = database.insert(FailureRow).values(**row)
     connection.execute(insert.on_conflict_do_update(index_elements=["key"], set_=row))
-
-
-def failure(database: Database, request: RequestKey, now: Conditions, seconds: float) -> Failure | None:
-    """The failure of an earlier search that a search of `seconds` would repeat; None where that is open."""
-    for conditions, had_s, error, created, check in database.cached(
-        "failures", request.digest, _ONE, {"key": request.digest}
-    ):
-        if checksum(request.digest, conditions, had_s, error, created) != check:
-            miss("failures", request.digest, "checksum")
-        elif conditions == now.json() and seconds <= had_s:
-            return Failure(error, created)
-    return None
-
-
-def forget_failure(database: Database, request: RequestKey) -> bool:
-    """Deletes the failure noted for a request, so that the next request searches again. False: none was noted."""
-    with database.write() as connection:
-        return connection.execute(delete(FailureRow).where(FailureRow.key == request.digest)).rowcount > 0

@@ -1,4 +1,4 @@
-"""Graphs that were asked about: storing them."""
+"""Graphs that were asked about."""
 
 import re
 import time
@@ -10,8 +10,9 @@ from sqlalchemy import Connection
 
 from tuning_db.checks import checksum, digest
 from tuning_db.engine import Database
+from tuning_db.lately_verified import LatelyVerified
 from tuning_db.models import GraphRow
-from tuning_db.reading.graphs import Names, graph
+from tuning_db.reading.graphs import Names, StoredGraph, graph
 
 _NODE = re.compile(r"^%[0-9]+ = (?:([a-z0-9_]+)\()?", re.MULTILINE)
 
@@ -25,13 +26,29 @@ class NewGraph:
     names: Names
 
 
-def put_graph(database: Database, graph_key: str, text: str, names: Names) -> None:
-    """Stores a graph, or only its names where it is known. ValueError: `text` does not hash to `graph_key`."""
-    stored = graph(database, graph_key)
-    if stored is not None and stored.names == names and stored.text == text:
-        return
-    with database.write() as connection:
-        put_graphs(database, connection, [NewGraph(graph_key, text, names)])
+class Graphs:
+    """Graphs by key, as canonical text with names."""
+
+    def __init__(self, database: Database, verified: LatelyVerified) -> None:
+        """verified: shared with whoever answers by plans for these graphs."""
+        self._database = database
+        self._verified = verified
+
+    def put(self, graph_key: str, text: str, names: Names) -> None:
+        """Stores a graph, or only its names where it is known; idempotent. Raises ValueError where the text does not
+        hash to the key."""
+        stored = graph(self._database, graph_key)
+        if stored is not None and stored.names == names and stored.text == text:
+            return
+        with self._database.write() as connection:
+            put_graphs(self._database, connection, [NewGraph(graph_key, text, names)])
+
+    def graph(self, graph_key: str) -> StoredGraph | None:
+        """The graph. Where there is none that verifies, its plans answer nothing until it is stored again."""
+        found = graph(self._database, graph_key)
+        if found is None:
+            self._verified.forget(graph_key)
+        return found
 
 
 def put_graphs(database: Database, connection: Connection, graphs: Sequence[NewGraph]) -> None:

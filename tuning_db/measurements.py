@@ -32,15 +32,6 @@ _KNOWN: Select[Any] = (
 )
 
 
-def record(database: Database, measurements: Sequence[Measurement], version: str) -> None:
-    """Adds measurements, in one transaction. `version`: of Fuseplan, for reproduction."""
-    now = time.time()
-    rows = [_row(m, version) | {"created": now} for m in measurements]
-    if rows:
-        with database.write() as connection:
-            connection.execute(insert(MeasurementRow), rows)
-
-
 @dataclass(frozen=True, slots=True)
 class Trial:
     """A measurement as it was stored: by which version of Fuseplan, and when (seconds since 1970)."""
@@ -55,41 +46,56 @@ class Trial:
         return Conditions(self.measurement.driver, self.measurement.toolchain, self.version)
 
 
-def trials(database: Database, segment_key: str, device_key: str | None = None) -> list[Trial]:
-    """Every try of every candidate of a segment, on one device or on all, in order. Rows that do not verify are left
-    out."""
-    found: list[Trial] = []
-    for row in database.cached("measurements", segment_key, _KNOWN, {"segment": segment_key, "device": device_key}):
-        device, created = str(row.device_key), row.created
-        values: dict[str, Any] = {name: getattr(row, name) for name in (*_COLUMNS, *_LATER)}
-        if checksum(segment_key, device, *_checked(values)) != row.checksum or not isinstance(created, float):
-            miss("measurements", str(row.id), "checksum")
-            continue
-        version = values.pop("version")
-        values |= {"segment_key": segment_key, "device_key": device, "samples_us": json.loads(values["samples_us"])}
-        values |= {name: json.loads(values[name]) if values[name] else None for name in _RECORDS}
-        try:
-            found.append(Trial(Measurement.model_validate(values), version, created))
-        except ValidationError as error:  # a status that another version wrote
-            miss("measurements", str(row.id), f"{error.error_count()} fields are not as this version expects")
-    return found
+class Trials:
+    """Tries of candidates for segments."""
 
+    def __init__(self, database: Database) -> None:
+        self._database = database
 
-def import_trials(database: Database, found: Sequence[Trial]) -> int:
-    """Adds trials of another database, with their own version and time, in one transaction. Trials that are here
-    already, measured or imported, are left out. Returns how many were added."""
-    rows: list[dict[str, Any]] = []
-    with database.write() as connection:
-        database.serialize(connection, "fuseplan import")
-        here = {_identity(t) for key in {t.measurement.segment_key for t in found} for t in trials(database, key)}
-        for trial in found:
-            if _identity(trial) not in here:
-                here.add(_identity(trial))
-                imported = trial.measurement.model_copy(update={"origin": "imported"})
-                rows.append(_row(imported, trial.version) | {"created": trial.created})
+    def record(self, measurements: Sequence[Measurement], version: str = "") -> None:
+        """Adds a row per candidate tried, all or none. version: of Fuseplan, for reproduction."""
+        now = time.time()
+        rows = [_row(m, version) | {"created": now} for m in measurements]
         if rows:
-            connection.execute(insert(MeasurementRow), rows)
-    return len(rows)
+            with self._database.write() as connection:
+                connection.execute(insert(MeasurementRow), rows)
+
+    def trials(self, segment_key: str, device_key: str | None = None) -> list[Trial]:
+        """Every try of every candidate of a segment, failed ones included, in order; on all devices, or on one. Rows
+        that do not verify are left out."""
+        found: list[Trial] = []
+        for row in self._database.cached(
+            "measurements", segment_key, _KNOWN, {"segment": segment_key, "device": device_key}
+        ):
+            device, created = str(row.device_key), row.created
+            values: dict[str, Any] = {name: getattr(row, name) for name in (*_COLUMNS, *_LATER)}
+            if checksum(segment_key, device, *_checked(values)) != row.checksum or not isinstance(created, float):
+                miss("measurements", str(row.id), "checksum")
+                continue
+            version = values.pop("version")
+            values |= {"segment_key": segment_key, "device_key": device, "samples_us": json.loads(values["samples_us"])}
+            values |= {name: json.loads(values[name]) if values[name] else None for name in _RECORDS}
+            try:
+                found.append(Trial(Measurement.model_validate(values), version, created))
+            except ValidationError as error:  # a status that another version wrote
+                miss("measurements", str(row.id), f"{error.error_count()} fields are not as this version expects")
+        return found
+
+    def add(self, found: Sequence[Trial]) -> int:
+        """Adds trials of another database, with their own version and time, in one transaction; marks them as imported.
+        Trials that are here already, measured or imported, are left out. Returns how many were added."""
+        rows: list[dict[str, Any]] = []
+        with self._database.write() as connection:
+            self._database.serialize(connection, "fuseplan import")
+            here = {_identity(t) for key in {t.measurement.segment_key for t in found} for t in self.trials(key)}
+            for trial in found:
+                if _identity(trial) not in here:
+                    here.add(_identity(trial))
+                    imported = trial.measurement.model_copy(update={"origin": "imported"})
+                    rows.append(_row(imported, trial.version) | {"created": trial.created})
+            if rows:
+                connection.execute(insert(MeasurementRow), rows)
+        return len(rows)
 
 
 def _identity(trial: Trial) -> tuple[str, float]:

@@ -59,7 +59,7 @@ class Operations:
         self,
         kind: str,
         payload: str,
-        dedupe_key: str | None,
+        dedupe_key: str | None = None,
         *,
         device_key: str | None = None,
         priority: int = 0,
@@ -217,7 +217,7 @@ class Operations:
         statement = select(*COLUMNS).where(OperationRow.state.in_(states)).order_by(*newest).limit(limit)
         return read_operations(self._database.rows(statement))
 
-    def waiting(self, limit: int) -> list[Operation]:
+    def waiting(self, limit: int = 100) -> list[Operation]:
         """At most `limit` queued operations, in the order in which workers take them."""
         queued = select(*COLUMNS).where(OperationRow.state == "queued").order_by(*_IN_TURN)
         return read_operations(self._database.rows(queued.limit(limit)))

@@ -24,7 +24,7 @@ router = APIRouter(tags=["artifacts"])
 @blocking
 def binary(request: Request, sha256: str) -> Response:
     """A shared object (cpu) or cubin (cuda) that a plan's steps name. Its sha256 is its address."""
-    content = context(request).store.binary(check_key(sha256, "binary"))
+    content = context(request).store.plans.binary(check_key(sha256, "binary"))
     if content is None:
         raise ApiError("not-found", "There is no binary with this key, or it is damaged: resolve the graph again.")
     return immutable(request, sha256, content, "application/octet-stream")
@@ -34,7 +34,7 @@ def binary(request: Request, sha256: str) -> Response:
 @blocking
 def graph(request: Request, graph_key: str) -> GraphModel:
     """Canonical text, whose sha256 is the key, and the names it was last sent with."""
-    stored = context(request).store.graph(check_key(graph_key, "graph"))
+    stored = context(request).store.graphs.graph(check_key(graph_key, "graph"))
     if stored is None:
         raise ApiError("unknown-graph", "No graph with this key is stored, or it is damaged: send the graph itself.")
     names = Names(inputs=list(stored.names.inputs), outputs=list(stored.names.outputs), nodes=list(stored.names.nodes))

@@ -82,7 +82,7 @@ def _item(ctx: Context, custom_id: str, ask: Read) -> NewItem:
     target, seconds = ask.target or ctx.settings.target, ask.seconds
     check_seconds(ctx.settings, seconds, "/seconds")
     check_sampler(ctx.settings, ask.sampler, "/sampler")
-    if ask.text is None and ctx.store.graph(ask.graph_key) is None:
+    if ask.text is None and ctx.store.graphs.graph(ask.graph_key) is None:
         raise ApiError("unknown-graph", "No graph with this key is stored.", "/graph_key")
     try:
         device = ctx.devices.detect(target)
@@ -91,7 +91,7 @@ def _item(ctx: Context, custom_id: str, ask: Read) -> NewItem:
     memory_bytes = ask.memory_bytes
     key = RequestKey(ask.graph_key, device.class_key, ask.numerics, memory_bytes=memory_bytes)
     now, seconds = Conditions.of_device(device, ctx.version), seconds or ctx.settings.default_seconds
-    found = ctx.store.resolve(key, now, seconds)
+    found = ctx.store.plans.resolve(key, now, seconds)
     if found is not None and not found.due:
         ctx.metrics.resolves.labels("hit").inc()
         result = PlanResult(plan_key=found.plan_key, cache="hit", state=found.state)

@@ -135,7 +135,7 @@ class Context:
     stopping: bool = False  # the server ends: streams do, too, and their readers come back to the next one
 
     def __post_init__(self) -> None:
-        self.watcher = Watcher(partial(self.database.run, self.store.operation_states), lambda: self.stopping)
+        self.watcher = Watcher(partial(self.database.run, self.store.queue.states), lambda: self.stopping)
 
 
 def context(request: Request) -> Context:

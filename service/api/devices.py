@@ -19,6 +19,6 @@ def devices(request: Request) -> DevicePage:
     ctx = context(request)
     facts = Quarantines(ObjectCache(ctx.settings.cache)).all()
     return DevicePage(
-        devices={d.class_key: d.device for d in ctx.store.devices()},
+        devices={d.class_key: d.device for d in ctx.store.devices.devices()},
         quarantined={q.device_key: QuarantineModel(name=q.name, reason=q.reason, since=moment(q.since)) for q in facts},
     )

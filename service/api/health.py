@@ -63,7 +63,7 @@ async def metrics(request: Request) -> Response:
     ctx = context(request)
     counts: Mapping[OperationState, float]
     try:
-        counts = await ctx.database.run(ctx.store.operation_counts)
+        counts = await ctx.database.run(ctx.store.queue.counts)
     except (DatabaseError, ApiError):
         counts = dict.fromkeys(OPERATION_STATES, math.nan)
     with suppress(DatabaseError, ApiError):
@@ -77,5 +77,5 @@ async def metrics(request: Request) -> Response:
 
 def _count_failures(ctx: Context) -> None:
     """Adds newly failed operations to the metrics, also those that workers, other servers or supervisors ended."""
-    for error in ctx.store.newly_failed():
+    for error in ctx.store.queue.newly_failed():
         ctx.metrics.failed(error)

@@ -19,7 +19,7 @@ def whole_key(store: Store, key: str) -> str:
         return key
     if not is_prefix(key):
         raise ApiError("not-found", f"There is no plan with this key: {FORM}.")
-    return only_one(key, store.plan_keys, "plan", "plans")
+    return only_one(key, store.plans.keys, "plan", "plans")
 
 
 def only_one(prefix: str, beginning_with: Callable[[str, int], list[str]], what: str, plural: str) -> str:

@@ -32,11 +32,11 @@ async def get(request: Request, operation_id: str) -> Response:
     """
     ctx = context(request)
     await ctx.pacing.turn(operation_id)
-    operation = await ctx.database.run(ctx.store.operation, operation_id)
+    operation = await ctx.database.run(ctx.store.queue.operation, operation_id)
     seconds = wait_seconds(request, ctx.settings.max_wait_seconds)
     if operation is not None and operation.is_open and seconds > 0:
         await ctx.watcher.changed(operation, seconds)
-        operation = await ctx.database.run(ctx.store.operation, operation_id)
+        operation = await ctx.database.run(ctx.store.queue.operation, operation_id)
     ctx.pacing.note(operation_id, operation is not None and operation.is_open)
     retry = RETRY_SECONDS if operation is None else await ctx.database.run(retry_after, ctx.store, operation)
     return _response(operation, retry)
@@ -47,7 +47,7 @@ async def get(request: Request, operation_id: str) -> Response:
 def cancel(request: Request, operation_id: str) -> Response:
     """Ends a waiting operation; asks the worker of a running one to stop. One that has ended stays as it is."""
     store = context(request).store
-    operation = store.cancel(operation_id)
+    operation = store.queue.cancel(operation_id)
     return _response(operation, RETRY_SECONDS if operation is None else retry_after(store, operation))
 
 
@@ -84,7 +84,7 @@ def retry_after(store: Store, operation: Operation) -> int:
     """Seconds for `Retry-After`: for a queued operation those until it starts at the latest, else RETRY_SECONDS."""
     if operation.state != "queued":
         return RETRY_SECONDS
-    running, waiting = store.operations(("running",), LOOKED_AT), store.waiting(LOOKED_AT)
+    running, waiting = store.queue.operations(("running",), LOOKED_AT), store.queue.waiting(LOOKED_AT)
     return retry_seconds(operation, running, waiting, time.time())
 
 

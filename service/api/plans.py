@@ -34,7 +34,7 @@ def list_(
     """Newest first. `device`: a class key, a name or a target; `op`: used by the graph; `family`: used by a step."""
     store = context(request).store
     try:
-        page = store.plans(PlanFilter(device=device, op=op, family=family), page_token, limit)
+        page = store.plans.plans(PlanFilter(device=device, op=op, family=family), page_token, limit)
     except ValueError as error:
         raise ApiError("bad-request", f"{error}.", "page_token") from error
     rows = [
@@ -90,7 +90,7 @@ def source(request: Request, plan_key: str, step: Annotated[int, Query(ge=0, le=
     plan = Plan.model_validate_json(_body(request, key))
     if step >= len(plan.steps):
         raise ApiError("not-found", f"The plan has {count(len(plan.steps), 'step')}, numbered from 0.", "step")
-    text = context(request).store.source(plan.steps[step].source)
+    text = context(request).store.plans.source(plan.steps[step].source)
     if text is None:
         raise ApiError("not-found", "The source of this step is not stored.", "step")
     place = _place(request, plan_key, key)
@@ -108,13 +108,13 @@ def evict(request: Request, plan_key: str) -> Response:
     wanted = request.headers.getlist("if-match")
     if wanted and not matches(wanted, f'"{key}"'):
         raise ApiError("precondition-failed", "If-Match names another plan.", "If-Match")
-    if not context(request).store.evict(key):
+    if not context(request).store.plans.evict(key):
         raise ApiError("not-found", "There is no plan with this key.")
     return Response(status_code=204)
 
 
 def _body(request: Request, plan_key: str) -> bytes:
-    body = context(request).store.plan(plan_key)
+    body = context(request).store.plans.plan(plan_key)
     if body is None:
         raise ApiError("not-found", "There is no plan with this key.")
     return body

@@ -55,7 +55,9 @@ async def resolve(request: Request) -> Response:
         ask, remembered = await _read(ctx, body)
         if ask.text is not None:
             ctx.memo.put(digest, remembered)
-    found = await ctx.database.run(ctx.store.resolve, remembered.request, remembered.conditions, remembered.seconds)
+    found = await ctx.database.run(
+        ctx.store.plans.resolve, remembered.request, remembered.conditions, remembered.seconds
+    )
     if found is not None:
         ctx.metrics.resolves.labels("hit").inc()
         again = _wants_another(request)
@@ -67,7 +69,9 @@ async def resolve(request: Request) -> Response:
     operation = await _queue(ctx, remembered, ask or (await _read(ctx, body))[0])
     operation = await _wait(ctx, operation, wait_seconds(request, ctx.settings.max_wait_seconds))
     if operation.state == "done":
-        found = await ctx.database.run(ctx.store.resolve, remembered.request, remembered.conditions, remembered.seconds)
+        found = await ctx.database.run(
+            ctx.store.plans.resolve, remembered.request, remembered.conditions, remembered.seconds
+        )
         if found is not None:
             return _answer(found, "miss", remembered.names)
     if operation.state in ("failed", "cancelled"):
@@ -92,7 +96,7 @@ async def _read(ctx: Context, body: bytes) -> tuple[Read, Remembered]:
     device = await ctx.devices.get(ask.target or ctx.settings.target)
     names = ask.names
     if ask.text is None:
-        stored = await ctx.database.run(ctx.store.graph, ask.graph_key)
+        stored = await ctx.database.run(ctx.store.graphs.graph, ask.graph_key)
         if stored is None:
             raise ApiError("unknown-graph", "No graph with this key is stored.", "/graph_key")
         names = stored.names.json().encode()
@@ -109,7 +113,7 @@ def _wants_another(request: Request) -> bool:
 
 
 def _forget_failure(ctx: Context, remembered: Remembered) -> None:
-    ctx.store.forget_failure(remembered.request)
+    ctx.store.failures.forget(remembered.request)
 
 
 def _check_failure(ctx: Context, remembered: Remembered) -> None:
@@ -135,7 +139,7 @@ async def _queue(ctx: Context, remembered: Remembered, ask: Read, *, again: bool
             sampler=ask.sampler,
             again=again,
         )
-        return ctx.store.submit(
+        return ctx.store.queue.submit(
             PLAN,
             job.model_dump_json(),
             request.digest,
@@ -167,7 +171,7 @@ async def _wait(ctx: Context, operation: Operation, seconds: float) -> Operation
     deadline = time.monotonic() + seconds
     while operation.is_open and (left := deadline - time.monotonic()) > 0:
         await ctx.watcher.changed(operation, left)
-        operation = await ctx.database.run(ctx.store.operation, operation.id) or operation
+        operation = await ctx.database.run(ctx.store.queue.operation, operation.id) or operation
     return operation
 
 

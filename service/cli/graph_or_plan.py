@@ -20,7 +20,7 @@ def find_key(store: Store, argument: str) -> str:
         return argument
     if not PREFIX.match(argument):
         raise bad_input(f"{excerpt(argument)}: expected a plan key, or at least 4 of its first digits")
-    found = store.plan_keys(argument, CANDIDATES + 1)
+    found = store.plans.keys(argument, CANDIDATES + 1)
     if len(found) > 1:
         raise bad_input(several(argument, found, "plans"))
     if not found:
@@ -31,7 +31,7 @@ def find_key(store: Store, argument: str) -> str:
 def load_plan(store: Store, argument: str) -> tuple[str, Plan]:
     """Key and plan. Raises CommandError."""
     key = find_key(store, argument)
-    body = store.plan(key)
+    body = store.plans.plan(key)
     if body is None:
         raise bad_input(f"{argument}: there is no such plan in {store.place}")
     return key, Plan.model_validate_json(body)
@@ -48,7 +48,7 @@ def load_subject(store: Store, subject: str) -> tuple[str, Plan] | None:
         short = len(subject) < 4 and re.fullmatch("[0-9a-f]+", subject) is not None
         why = "give at least 4 of its digits" if short else "keys have hex digits"
         raise _neither(subject, "no plan's key begins with it", why)
-    found = store.plan_keys(subject, CANDIDATES + 1)
+    found = store.plans.keys(subject, CANDIDATES + 1)
     if not found:
         raise _neither(subject, f"no plan's key in {store.place} begins with it", "")
     return load_plan(store, found[0] if len(found) == 1 else subject)

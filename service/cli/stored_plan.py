@@ -52,14 +52,14 @@ def stored_subject(store: Store, subject: str, asked: Asked) -> Stored:
     """
     found = load_subject(store, subject)
     if found is not None:
-        stored = store.graph(found[1].graph_key)
+        stored = store.graphs.graph(found[1].graph_key)
         return Stored(*found, None if stored is None else stored.named())
     named = read_graph(subject, asked.format, asked.shapes)
     key = graph_key(named.graph)
-    rows = store.plans(PlanFilter(graph=key), None, MOST_PLANS).items
+    rows = store.plans.plans(PlanFilter(graph=key), None, MOST_PLANS).items
     arch = asked.target.partition(":")[2] if asked.target.startswith("emulator") else ""
     for device in dict.fromkeys(r.device_key for r in rows if is_of_target(asked.target, r.target, r.device)):
-        answer = store.answer(RequestKey(key, device, asked.numerics))
+        answer = store.plans.answer(RequestKey(key, device, asked.numerics))
         if answer is not None and (not arch or answer.plan().device.arch == arch):
             return Stored(answer.plan_key, answer.plan(), named)
     raise _none(store, subject, asked, rows)

@@ -45,9 +45,9 @@ def plan(request: Request, plan_key: str) -> Response:
     if isinstance(record, Response):
         return record
     ctx = context(request)
-    stored = ctx.store.graph(record.graph_key)
+    stored = ctx.store.graphs.graph(record.graph_key)
     parsed = _parse(stored)
-    summary = ctx.store.summary(plan_key)
+    summary = ctx.store.plans.summary(plan_key)
     view = _view(ctx.store, record, stored, parsed, summary)
     lines = _lines(stored, parsed) if stored else []
     return page(
@@ -101,7 +101,7 @@ def _drawing(request: Request, plan_key: str, seconds: float) -> _Drawing | Resp
     if isinstance(record, Response):
         return record
     store = context(request).store
-    stored = store.graph(record.graph_key)
+    stored = store.graphs.graph(record.graph_key)
     parsed = _parse(stored)
     if stored is None or parsed is None:
         return missing("The graph of this plan is no longer stored.")
@@ -128,7 +128,7 @@ def text(request: Request, plan_key: str) -> Response:
     record = _found(request, plan_key)
     if isinstance(record, Response):
         return record
-    stored = context(request).store.graph(record.graph_key)
+    stored = context(request).store.graphs.graph(record.graph_key)
     if stored is None:
         return missing("The graph of this plan is no longer stored.")
     lines = _lines(stored, _parse(stored))
@@ -151,8 +151,8 @@ def steps(request: Request, plan_key: str) -> Response:
     if isinstance(record, Response):
         return record
     store = context(request).store
-    stored = store.graph(record.graph_key)
-    view = _view(store, record, stored, _parse(stored), store.summary(plan_key))
+    stored = store.graphs.graph(record.graph_key)
+    view = _view(store, record, stored, _parse(stored), store.plans.summary(plan_key))
     return page("steps.html", "plans", view=view, signature=_signature(record, stored))
 
 
@@ -164,12 +164,12 @@ def trials(request: Request, plan_key: str) -> Response:
     if isinstance(record, Response):
         return record
     store = context(request).store
-    tried = trials_view.trials_view(record, lambda key: store.trials(key, record.device.class_key), time.time())
+    tried = trials_view.trials_view(record, lambda key: store.trials.trials(key, record.device.class_key), time.time())
     return page(
         "trials.html",
         "plans",
         plan_key=plan_key,
-        signature=_signature(record, store.graph(record.graph_key)),
+        signature=_signature(record, store.graphs.graph(record.graph_key)),
         tried=tried[:TRIED_SEGMENTS],
         cut=max(0, len(tried) - TRIED_SEGMENTS),
     )
@@ -191,8 +191,8 @@ def source(request: Request, plan_key: str, step: str) -> Response:
         "source.html",
         "plans",
         plan_key=plan_key,
-        signature=_signature(record, store.graph(record.graph_key)),
-        source=source_view.source_view(record, number, store.source(sha) if sha else None),
+        signature=_signature(record, store.graphs.graph(record.graph_key)),
+        source=source_view.source_view(record, number, store.plans.source(sha) if sha else None),
     )
 
 
@@ -210,7 +210,7 @@ def _whole(request: Request, plan_key: str) -> Response | None:
     keys where it is the beginning of several; None where it is a whole key or the beginning of none."""
     if not is_prefix(plan_key) or len(plan_key) == DIGITS:
         return None
-    found = context(request).store.plan_keys(plan_key, CANDIDATES + 1)
+    found = context(request).store.plans.keys(plan_key, CANDIDATES + 1)
     if len(found) > 1:
         return missing(f"{several(plan_key, found, 'plans')}.")
     rest = request.url.path.removeprefix(f"/plans/{plan_key}")
@@ -221,7 +221,7 @@ def _whole(request: Request, plan_key: str) -> Response | None:
 def _stored(store: Store, plan_key: str) -> Plan | None:
     """The plan with this key; None where none is stored, or `plan_key` cannot be a key."""
     try:
-        body = store.plan(check_key(plan_key, "plan"))
+        body = store.plans.plan(check_key(plan_key, "plan"))
     except ApiError:
         return None
     return None if body is None else Plan.model_validate_json(body)
@@ -239,7 +239,7 @@ def _view(
         _words(stored, parsed),
         (summary.state if summary else None) or "superseded",
         summary.hits if summary else 0,
-        store.source,
+        store.plans.source,
         summary.cut_short if summary else None,
     )
 

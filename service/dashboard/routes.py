@@ -35,10 +35,10 @@ def plans(request: Request, page_token: Annotated[str | None, Query(max_length=1
     ctx, now, origin = context(request), time.time(), _origin(request)
     store = ctx.store
     try:
-        listed = store.plans(page_token=page_token, limit=PAGE_ROWS)
+        listed = store.plans.plans(page_token=page_token, limit=PAGE_ROWS)
     except ValueError:
         return RedirectResponse("/", 303)
-    graphs = {key: store.graph(key) for key in {p.graph_key for p in listed.items}}
+    graphs = {key: store.graphs.graph(key) for key in {p.graph_key for p in listed.items}}
     rows = [
         list_view.list_row(
             plan_key=p.plan_key,
@@ -64,14 +64,14 @@ def plans(request: Request, page_token: Annotated[str | None, Query(max_length=1
         for p in listed.items
     ]
     queue = queue_view.queue(
-        store.operations(("running",), RUNNING_ROWS),
-        store.waiting(QUEUE_ROWS),
-        store.operation_counts()["queued"],
+        store.queue.operations(("running",), RUNNING_ROWS),
+        store.queue.waiting(QUEUE_ROWS),
+        store.queue.counts()["queued"],
         now,
         partial(_names, store),
     )
     open_batches = [b for b in store.batches.batches(limit=BATCHES).items if b.finished is None]
-    failed = queue_view.failed(store.operations(("failed",), FAILED_ROWS), now, partial(_names, store))
+    failed = queue_view.failed(store.queue.operations(("failed",), FAILED_ROWS), now, partial(_names, store))
     return page(
         "list.html",
         "plans",
@@ -129,5 +129,5 @@ def _origin(request: Request) -> str:
 def _names(store: Store, graph_key: str) -> str:
     """Names of a graph's inputs with their types, and of its outputs: "x f32[128, 512] → y"; "" where the graph is not
     stored."""
-    stored = store.graph(graph_key)
+    stored = store.graphs.graph(graph_key)
     return list_view.typed_signature(inputs_of(stored), types_of(stored), outputs_of(stored)) if stored else ""

@@ -85,40 +85,40 @@ def plan_graph(
     Raises DeviceError, DatabaseError, PlanningError (of which FailedBefore), RequestError, NoPlan.
     """
     device, request, now = _asked(named, target, budget, cache, numerics, tenant, tell)
-    found = store.resolve(request, now, budget.seconds)
+    found = store.plans.resolve(request, now, budget.seconds)
     if found is None or found.due or again:
-        store.put_graph(request.graph_key, print_graph(named.graph), Names.of_graph(named))
+        store.graphs.put(request.graph_key, print_graph(named.graph), Names.of_graph(named))
     if found is None:  # a plan whose graph was damaged answers again
-        found = store.resolve(request, now, budget.seconds)
+        found = store.plans.resolve(request, now, budget.seconds)
     if found is not None and not found.due and not again:
         return _hit(found)
-    failure = None if again else store.failure(request, now, budget.seconds)
+    failure = None if again else store.failures.failure(request, now, budget.seconds)
     if failure is not None:
         raise FailedBefore(problem_before(failure))
     from service.planning.search import search  # noqa: PLC0415  with all that plans are made by; a hit does without
 
     if tell is not None and budget.seconds:
         tell(about_to_search(found, request, budget.seconds))
-    store.put_device(device)
+    store.devices.put(device)
     before = None if found is None or found.state != "measured" else found.plan()
     rival = before if found is not None and found.request == request else None
     try:
         plan, met = search(named.graph, device, budget, store, cache, progress, numerics, rival)
     except (NoPlan, *FAULTS) as error:
         if not isinstance(error, RequestError) and not _ended_by_interrupt(error):
-            store.put_failure(request, now, budget.seconds, failed_search(error).model_dump_json())
+            store.failures.put(request, now, budget.seconds, failed_search(error).model_dump_json())
         raise
     plan = met.plan if met else plan
     state: PlanState = "predicted" if plan.time_us is None else "measured"
     searched = searched_for(plan, budget, cancel_counts=cancel_counts)
     binaries, sources = artifacts(plan, cache)
-    plan_key = store.store_plan(request, plan, state, binaries, sources, searched, only_better=met is None)
+    plan_key = store.plans.put(request, plan, state, binaries, sources, searched, only_better=met is None)
     continued = None
     if before is not None:
         continued = Continued(plan.search, met.outcome, met.speed_up) if met else _by_records(plan, before, plan_key)
     if plan_key == plan.plan_key:
         return PlanAnswer(plan, plan_key, "miss", state, searched.cut_short, continued)
-    kept = store.answer(request, now, budget.seconds)
+    kept = store.plans.answer(request, now, budget.seconds)
     if kept is None:  # evicted, or damaged, meanwhile
         raise PlanningError(f"plan {plan_key} was as good as what the search found, and is not stored any more")
     return PlanAnswer(kept.plan(), kept.plan_key, "miss", kept.state, kept.cut_short, continued)

@@ -15,7 +15,7 @@ def predicted_us(store: Store, row: PlanSummary) -> float | None:
         return None
     if row.plan_key in _known:
         return _known[row.plan_key]
-    body = store.plan(row.plan_key)
+    body = store.plans.plan(row.plan_key)
     if body is None:
         return None
     if len(_known) >= PREDICTIONS:

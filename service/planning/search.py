@@ -40,17 +40,17 @@ class StoredCosts:
     def known(self, segment_key: str) -> Sequence[Measurement]:
         found = self.measured(segment_key)
         if found:  # by a search for another graph, perhaps, and this one may have nothing left to try
-            self.store.note_segment(self.graph_key, segment_key)
+            self.store.segments.note(self.graph_key, segment_key)
         return found
 
     def measured(self, segment_key: str) -> list[Measurement]:
         """Measurements of this version's kernels for a segment, in the order in which they were taken."""
-        return [t.measurement for t in self.store.trials(segment_key, self.device_key) if t.version == VERSION]
+        return [t.measurement for t in self.store.trials.trials(segment_key, self.device_key) if t.version == VERSION]
 
     def others(self, family: str) -> Sequence[Tuned]:
         found: list[Tuned] = []
-        for key in self.store.tuned_segments(self.device_key, family, OTHERS):
-            text = self.store.segment(key)
+        for key in self.store.segments.tuned(self.device_key, family, OTHERS):
+            text = self.store.segments.segment(key)
             times = relative_times(m for m in self.measured(key) if m.family == family)
             if text is not None and times:
                 found.append(Tuned(parse_graph(text).graph, {schedule: time for (_, schedule), time in times.items()}))
@@ -58,16 +58,16 @@ class StoredCosts:
 
     def timed(self, family: str) -> Sequence[tuple[Graph, float]]:
         found = [(key, time_us) for name, key, time_us in self._fastest if name == family][:OTHERS]
-        texts = [(self.store.segment(key), time_us) for key, time_us in found]
+        texts = [(self.store.segments.segment(key), time_us) for key, time_us in found]
         return [(_graph(text), time_us) for text, time_us in texts if text is not None]
 
     @cached_property
     def _fastest(self) -> list[tuple[str, str, float]]:
-        return self.store.fastest_times(self.device_key, VERSION, MOST_FASTEST)
+        return self.store.segments.fastest_times(self.device_key, VERSION, MOST_FASTEST)
 
     def record(self, segment: Graph, measurements: Sequence[Measurement]) -> None:
-        self.store.put_segment(self.graph_key, print_graph(segment))
-        self.store.record(measurements, version=VERSION)
+        self.store.segments.put(self.graph_key, print_graph(segment))
+        self.store.trials.record(measurements, version=VERSION)
 
 
 @lru_cache(maxsize=MOST_FASTEST)
@@ -98,7 +98,7 @@ def search(
         plan = plan.model_copy(update={"search": _whole(plan.search, budget, kept_s)})
         if was_interrupted(plan):
             return plan, None
-        fetch_binaries(stored, cache, store.binary)
+        fetch_binaries(stored, cache, store.plans.binary)
         return plan, rematch(graph, plan, stored, bench, costs.measured, kept_s)
 
 
@@ -130,7 +130,7 @@ def _searched(
     end = time.monotonic() + budget.seconds - plan.search.seconds
     is_time = budget.seconds - plan.search.seconds >= LEAST_AGAIN_S
     device = with_raised_ceilings(device, cache, reached, measured=is_time)
-    store.put_device(device)
+    store.devices.put(device)
     rest_s = min(end - time.monotonic(), AGAIN_SECONDS)
     if not is_time or rest_s <= 0:
         return _with_what_was_reached(plan, device)

@@ -46,10 +46,10 @@ def export(store: Store, plans: Sequence[tuple[str, Plan]], file: BinaryIO) -> i
 
 def _records(store: Store, plans: Sequence[tuple[str, Plan]]) -> Iterator[Record]:
     graphs = {plan.graph_key: _graph(store, key, plan) for key, plan in plans}
-    parts = {graph_key: dict.fromkeys(store.segments_of(graph_key)) for graph_key in graphs}
+    parts = {graph_key: dict.fromkeys(store.segments.of(graph_key)) for graph_key in graphs}
     for _, plan in plans:
         parts[plan.graph_key].update((step.segment_key, None) for step in plan.steps)
-    texts = {s: store.segment(s) for segments in parts.values() for s in segments}
+    texts = {s: store.segments.segment(s) for segments in parts.values() for s in segments}
     for key, plan in plans:
         for i, step in enumerate(plan.steps):
             if texts[step.segment_key] is None:
@@ -57,9 +57,10 @@ def _records(store: Store, plans: Sequence[tuple[str, Plan]]) -> Iterator[Record
                     f"plan {key}: what step {i} computes is not in {store.place}: evict it and tune again"
                 )
     yield Header(version=VERSION)
-    known = {d.class_key: d.device for d in store.devices()}
+    known = {d.class_key: d.device for d in store.devices.devices()}
     known |= {plan.device.class_key: plan.device for _, plan in plans if plan.device.class_key not in known}
-    trials = [t for s, text in texts.items() if text for t in store.trials(s) if t.measurement.device_key in known]
+    tried = (t for s, text in texts.items() if text for t in store.trials.trials(s))
+    trials = [t for t in tried if t.measurement.device_key in known]
     used = {plan.device.class_key for _, plan in plans} | {t.measurement.device_key for t in trials}
     yield from (DeviceLine(key=key, device=device) for key, device in known.items() if key in used)
     yield from (SegmentLine(key=key, text=text) for key, text in texts.items() if text)
@@ -79,14 +80,14 @@ def _records(store: Store, plans: Sequence[tuple[str, Plan]]) -> Iterator[Record
 
 
 def _graph(store: Store, key: str, plan: Plan) -> StoredGraph:
-    graph = store.graph(plan.graph_key)
+    graph = store.graphs.graph(plan.graph_key)
     if graph is None:
         raise ExportError(f"plan {key}: its graph {plan.graph_key} is not in {store.place} any more")
     return graph
 
 
 def _plan_line(store: Store, key: str, plan: Plan) -> PlanLine:
-    requests = store.asked(key)
+    requests = store.plans.asked(key)
     asked = {request.numerics for request in requests}
     limits = [request.memory_bytes for request in requests if request.memory_bytes is not None]
     classes: tuple[Numerics, ...] = tuple(n for n in NUMERICS if n in asked) or (_default(plan),)

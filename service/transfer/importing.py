@@ -92,24 +92,24 @@ class Importer:
                 segments.update(parts)
                 self._keep_graph(bundle, key)
                 for part in parts:
-                    self.store.put_segment(key, print_graph(bundle.segments[part]))
+                    self.store.segments.put(key, print_graph(bundle.segments[part]))
         trials = [t for t in bundle.trials if t.measurement.segment_key in segments]
-        here = {stored.class_key for stored in self.store.devices()}
+        here = {stored.class_key for stored in self.store.devices.devices()}
         for key in {t.measurement.device_key for t in trials} - here:
-            self.store.put_device(bundle.devices[key])
-        return self.store.import_trials(trials)
+            self.store.devices.put(bundle.devices[key])
+        return self.store.trials.add(trials)
 
     def _keep_graph(self, bundle: Bundle, key: str) -> None:
         """Stores a graph of the file that is not stored here; a graph that is keeps its names."""
-        if self.store.graph(key) is None:
-            self.store.put_graph(key, print_graph(bundle.graphs[key].graph), bundle.names(key))
+        if self.store.graphs.graph(key) is None:
+            self.store.graphs.put(key, print_graph(bundle.graphs[key].graph), bundle.names(key))
 
     def _plan(self, bundle: Bundle, line: PlanLine, device: Device) -> ImportOutcome:
         started = time.monotonic()
         decided = self._maker.decided(bundle, line, device)
         limit, timed = line.memory_bytes, is_timed(device)
         requests = [RequestKey(line.graph, device.class_key, n, memory_bytes=limit) for n in line.asked]
-        answers = {r: self.store.answer(r, Conditions.of_device(device, VERSION)) for r in requests}
+        answers = {r: self.store.plans.answer(r, Conditions.of_device(device, VERSION)) for r in requests}
         open_ = [r for r in requests if self.force or not _is_known(answers[r], decided.plan, timed=timed)]
         if not open_:
             return ImportOutcome(line.key, "known", "the stored plan decides the same", _key_of(answers[requests[0]]))
@@ -123,8 +123,8 @@ class Importer:
         plan = made.plan.model_copy(update={"search": search, "reasons": _reasons(line, decided.composed, made.plan)})
         self._keep_graph(bundle, line.graph)
         for segment in decided.composed.segments:
-            self.store.put_segment(line.graph, print_graph(segment.canonical.graph))
-        self.store.record(made.rows, VERSION)
+            self.store.segments.put(line.graph, print_graph(segment.canonical.graph))
+        self.store.trials.record(made.rows, VERSION)
         replaced = [r for r in open_ if self.force or _key_of(answers[r]) not in stay]
         if not replaced:
             key = next(key for key in rivals if key in stay)
@@ -133,7 +133,7 @@ class Importer:
         state: PlanState = "predicted" if plan.time_us is None else "measured"
         binaries, sources = artifacts(plan, self.cache)
         for request in replaced:
-            self.store.store_plan(request, plan, state, binaries, sources)
+            self.store.plans.put(request, plan, state, binaries, sources)
         return ImportOutcome(line.key, "stored", _how(plan), plan.plan_key, plan.time_us, plan.predicted_us)
 
     def _timed(
@@ -155,7 +155,7 @@ class Importer:
             if answer.state == "predicted":
                 continue
             plan = answer.plan()
-            binaries = {s.binary: self.cache.get(s.binary) or self.store.binary(s.binary) for s in plan.steps}
+            binaries = {s.binary: self.cache.get(s.binary) or self.store.plans.binary(s.binary) for s in plan.steps}
             if None not in binaries.values():
                 for data in binaries.values():
                     self.cache.put(data or b"")

@@ -24,8 +24,8 @@ def problem_in(error: str | None) -> Problem:
 def failed_before(store: "Store", request: RequestKey, now: Conditions, seconds: float) -> Problem | None:
     """The problem that a search for a request ended with, where it is not made again. None where one may be made, and
     where there is a plan: if that was a miss, it answers again once its graph is stored. Raises DatabaseError."""
-    failure = store.failure(request, now, seconds)
-    if failure is None or store.answer(request, now, seconds) is not None:
+    failure = store.failures.failure(request, now, seconds)
+    if failure is None or store.plans.answer(request, now, seconds) is not None:
         return None
     return problem_before(failure)
 

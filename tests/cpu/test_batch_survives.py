@@ -70,7 +70,7 @@ class Watched:
     def held(self, dead: Collection[int] = ()) -> dict[str, int]:
         """Operations whose search has begun, and the processes that hold them, dead ones aside."""
         items = self.store.batches.items(self.id, ["running"])
-        found = [self.store.operation(item.operation_id or "") for item in items if item.progress]
+        found = [self.store.queue.operation(item.operation_id or "") for item in items if item.progress]
         owners = {o.id: int(o.owner.split(":")[1]) for o in found if o is not None and o.state == "running"}
         return {id: process for id, process in owners.items() if process not in dead}
 
@@ -131,10 +131,10 @@ def test_a_batch_ends_complete_though_its_workers_are_killed_twice(known_machine
             watched.wait(lambda: getattr(store.batches.batch(watched.id), "finished", None))
             shown = httpx.get(f"http://127.0.0.1:{port}/v1/batches/{watched.id}", timeout=60).json()
         assert shown["counts"] == {"queued": 0, "running": 0, "done": shown["items"], "failed": 0, "cancelled": 0}
-        leases = {o.id: o.token for o in store.operations(limit=1000)}
+        leases = {o.id: o.token for o in store.queue.operations(limit=1000)}
         assert all(leases[id] > 1 for id in lost), "what was killed was taken over"
         for item in watched.store.batches.items(watched.id):
-            body = store.plan(json.loads(item.result or "")["plan_key"])
+            body = store.plans.plan(json.loads(item.result or "")["plan_key"])
             assert body is not None
             assert Plan.model_validate_json(body).graph_key == item.graph_key
         segments = shown["segments"]

@@ -92,7 +92,7 @@ def test_contest_notices_a_disagreement(place: Place, monkeypatch: pytest.Monkey
 def test_runner_checks_strides(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch, "compile", lambda function, **_: function)
     case = small("scale_bias_relu_nhwc")
-    body = place.store.plan(hold(case, "topic", "f32", place).plan_key)
+    body = place.store.plans.plan(hold(case, "topic", "f32", place).plan_key)
     assert body is not None
     runner = PlanRunner(Plan.model_validate_json(body), place.cache, place.pool)
     x, scale, bias = (to_torch(a) for a in case.instance("f32").sample(0))

@@ -112,7 +112,7 @@ def test_an_interrupt_stores_and_prints_the_best_so_far(known_machine: Path) -> 
         interrupted = any(reason["text"] == INTERRUPTED for reason in answer["reasons"])
         assert interrupted or answer["search"]["seconds"] < SEARCH_SECONDS  # or it was through
         with Store(typed.url) as store:
-            assert store.plan(answer["plan_key"])
+            assert store.plans.plan(answer["plan_key"])
         assert within(2.0, lambda family=family: all(map(gone, family)))
 
 

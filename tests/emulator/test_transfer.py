@@ -32,11 +32,11 @@ def test_an_emulated_plan_travels(tmp_path: Path) -> None:
         (outcome,) = importer.plans(read_export(BytesIO(data)))
         assert outcome.result == "stored", outcome
         assert "in the emulator" in outcome.detail
-        made = Plan.model_validate_json(store.plan(outcome.plan_key or "") or b"")
+        made = Plan.model_validate_json(store.plans.plan(outcome.plan_key or "") or b"")
         assert [s.binary for s in made.steps] == [s.binary for s in plan.steps]
         assert (made.time_us, made.predicted_us) == (None, None)
         assert made.max_rel_error == plan.max_rel_error
-        (row,) = store.plans().items
+        (row,) = store.plans.plans().items
         assert row.state == "predicted"
         (known,) = importer.plans(read_export(BytesIO(data)))
         assert known.result == "known"

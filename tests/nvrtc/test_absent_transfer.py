@@ -85,7 +85,7 @@ def decisions(plan: Plan) -> Any:
 
 
 def stored(store: Store, outcome: ImportOutcome) -> Plan:
-    return Plan.model_validate_json(store.plan(outcome.plan_key or "") or b"")
+    return Plan.model_validate_json(store.plans.plan(outcome.plan_key or "") or b"")
 
 
 def test_a_predicted_plan_is_made_anew_and_predicted(source: Source, target: Store, tmp_path: Path) -> None:
@@ -101,10 +101,10 @@ def test_a_predicted_plan_is_made_anew_and_predicted(source: Source, target: Sto
     assert (made.time_us, outcome.time_us) == (None, None)
     assert made.predicted_us == outcome.predicted_us == pytest.approx(original.predicted_us)
     assert [s.binary for s in made.steps] == [s.binary for s in original.steps]
-    assert all(target.binary(s.binary) and target.source(s.source) and s.report for s in made.steps)
-    (row,) = target.plans().items
+    assert all(target.plans.binary(s.binary) and target.plans.source(s.source) and s.report for s in made.steps)
+    (row,) = target.plans.plans().items
     assert row.state == "predicted"
-    assert [d.device.name for d in target.devices()] == ["NVIDIA H200"]
+    assert [d.device.name for d in target.devices.devices()] == ["NVIDIA H200"]
     named = NamedGraph(SPLIT, ("x",), ("y",))
     again = plan_graph(named, "h200", Budget(0.0), target, source.cache)
     assert (again.cache, again.state, again.plan_key) == ("hit", "predicted", outcome.plan_key)
@@ -141,7 +141,7 @@ def test_a_better_prediction_stays(source: Source, target: Store, monkeypatch: p
     kept = take(target, source.cache, slower(source))
     assert (kept.result, kept.plan_key) == ("kept", better.plan_key)
     assert "the stored plan is predicted to take" in kept.detail
-    assert [row.plan_key for row in target.plans().items] == [better.plan_key]
+    assert [row.plan_key for row in target.plans.plans().items] == [better.plan_key]
     assert take(target, source.cache, slower(source), force=True).result == "stored"
 
 
@@ -172,7 +172,7 @@ def test_a_gpu_that_nobody_knows_is_refused(source: Source, target: Store) -> No
     assert outcome.result == "refused"
     assert "for NVIDIA Z9" in outcome.detail
     assert "can neither be measured nor predicted here" in outcome.detail
-    assert not target.plans().items
+    assert not target.plans.plans().items
 
 
 def test_rewrites_of_another_version_are_not_believed(
@@ -183,7 +183,7 @@ def test_rewrites_of_another_version_are_not_believed(
     outcome = take(target, source.cache, source.data)
     assert outcome.result == "refused"
     assert "rewritten by another version's rules" in outcome.detail
-    assert not target.plans().items
+    assert not target.plans.plans().items
 
 
 def test_a_plan_that_needs_more_memory_than_was_allowed(source: Source, target: Store) -> None:
@@ -195,7 +195,7 @@ def test_a_plan_that_needs_more_memory_than_was_allowed(source: Source, target: 
     outcome = take(target, source.cache, changed(source.data, change))
     needed = f"made here it needs {source.plan.temporary_bytes:,}"
     assert (outcome.result, needed in outcome.detail) == ("refused", True), outcome
-    assert not target.plans().items
+    assert not target.plans.plans().items
 
 
 def test_where_the_gpu_is_it_is_measured(source: Source, target: Store, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -224,6 +224,6 @@ def test_where_the_gpu_is_it_is_measured(source: Source, target: Store, monkeypa
     assert (made.device, made.time_us, predicted.time_us, made.max_rel_error) == (real, 7.0, 7.0, 1e-6)
     assert decisions(made) == decisions(source.plan)
     assert checked == list(dict.fromkeys(s.segment_key for s in source.plan.steps))
-    (row,) = target.plans().items
+    (row,) = target.plans.plans().items
     assert row.state == "measured"
     assert take(target, source.cache, source.data).result == "known"

@@ -78,9 +78,9 @@ def test_what_is_asked_about_others_belongs_to_no_graph(tmp_path: Path) -> None:
         step = plan.steps[0]
         costs = searching.StoredCosts(store, plan.device.class_key, other)
         assert costs.others(step.family)
-        assert store.segments_of(other) == []
+        assert store.segments.of(other) == []
         assert costs.known(step.segment_key)
-        assert store.segments_of(other) == [step.segment_key]
+        assert store.segments.of(other) == [step.segment_key]
 
 
 def test_a_plan_whose_graph_is_damaged_answers_again_without_a_search(tmp_path: Path) -> None:
@@ -95,4 +95,4 @@ def test_a_plan_whose_graph_is_damaged_answers_again_without_a_search(tmp_path: 
     with Store(url) as store:
         again = planner.plan_graph(named, "cpu", Budget(1.0), store, cache)
         assert (again.cache, again.plan_key) == ("hit", first.plan_key)
-        assert store.graph(first.plan.graph_key) is not None
+        assert store.graphs.graph(first.plan.graph_key) is not None

@@ -150,7 +150,7 @@ def test_a_search_that_finds_nothing_better_keeps_what_is_there(searches: Search
     answer = searches.ask(5.0)
     assert (answer.cache, answer.plan, answer.plan_key) == ("miss", strict, strict.plan_key)
     assert searches.ask(5.0).cache == "hit"
-    assert [p.plan_key for p in store.plans().items] == [strict.plan_key]
+    assert [p.plan_key for p in store.plans.plans().items] == [strict.plan_key]
 
 
 @pytest.mark.parametrize(
@@ -269,7 +269,7 @@ def test_a_stored_plan_that_stays_is_stored_with_its_times_of_now(
         segment_key=step.segment_key, device_key=DEVICE.class_key, family=step.family, schedule=step.schedule,
         status=Status.ok, samples_us=(3100.0,), race="r",
     )  # fmt: skip
-    store.record([row], version=VERSION)
+    store.trials.record([row], version=VERSION)
     race(monkeypatch, now={step.schedule: 3000.0, found.steps[0].schedule: 4000.0})
     answer = searches.ask(30.0, again=True)
     assert (answer.plan.time_us, [s.time_us for s in answer.plan.steps]) == (3000.0, [3100.0])

@@ -53,7 +53,7 @@ class Source:
 
     def plan(self, name: str) -> Plan:
         with Store(self.url) as store:
-            return Plan.model_validate_json(store.plan(self.keys[name]) or b"")
+            return Plan.model_validate_json(store.plans.plan(self.keys[name]) or b"")
 
     def export(self, *names: str) -> bytes:
         with Store(self.url) as store:
@@ -93,7 +93,8 @@ def decisions(plan: Plan) -> Any:
 
 
 def is_empty(store: Store) -> bool:
-    return not store.plans().items and not store.devices() and store.graph(graph_key(SMALL)) is None
+    found = store.plans.plans().items, store.devices.devices(), store.graphs.graph(graph_key(SMALL))
+    return not any(found)
 
 
 def test_a_prologue_comes_along(source: Source, target: Store, tmp_path: Path) -> None:
@@ -101,7 +102,7 @@ def test_a_prologue_comes_along(source: Source, target: Store, tmp_path: Path) -
     assert [s.prologue for s in original.steps] == [True, False], "the inner product, of constants"
     (outcome,), _ = take(target, ObjectCache(tmp_path / "cache"), source.export("folded"))
     assert outcome.result == "stored", outcome
-    made = Plan.model_validate_json(target.plan(outcome.plan_key or "") or b"")
+    made = Plan.model_validate_json(target.plans.plan(outcome.plan_key or "") or b"")
     assert decisions(made) == decisions(original)
     assert [s.prologue for s in made.steps] == [True, False]
     assert made.buffers == original.buffers
@@ -118,21 +119,21 @@ def test_a_round_trip_of_rewritten_reductions(source: Source, target: Store, tmp
     outcomes, rows = take(target, cache, data)
     assert [o.result for o in outcomes] == ["stored", "stored"], outcomes
     with Store(source.url) as store:
-        tried = [store.trials(key) for graph in (SPLIT, SMALL) for key in store.segments_of(graph_key(graph))]
+        tried = [store.trials.trials(key) for graph in (SPLIT, SMALL) for key in store.segments.of(graph_key(graph))]
     assert rows == sum(map(len, tried)) > 0
-    made = Plan.model_validate_json(target.plan(outcomes[0].plan_key or "") or b"")
+    made = Plan.model_validate_json(target.plans.plan(outcomes[0].plan_key or "") or b"")
     assert decisions(made) == decisions(original)
     assert (made.rewrites, made.numerics, made.buffers) == (original.rewrites, original.numerics, original.buffers)
     assert made.time_us == outcomes[0].time_us != original.time_us
     assert all(s.time_us for s in made.steps)
-    assert all(target.binary(s.binary) for s in made.steps)
-    stored = target.graph(graph_key(SPLIT))
+    assert all(target.plans.binary(s.binary) for s in made.steps)
+    stored = target.graphs.graph(graph_key(SPLIT))
     assert stored is not None
     assert stored.names.inputs == ("split_x",)
     inputs = [np.random.default_rng(1).standard_normal((2, 1 << 17), np.float32)]
     with Workbench(made.device, cache) as bench:
         assert compare(bench.run(made, inputs), reference(SPLIT, inputs)).ok
-    found = [t for key in target.segments_of(graph_key(SPLIT)) for t in target.trials(key)]
+    found = [t for key in target.segments.of(graph_key(SPLIT)) for t in target.trials.trials(key)]
     own = {t.measurement.segment_key for t in found if not t.measurement.origin}
     assert own == {s.segment_key for s in made.steps}
     assert {t.measurement.origin for t in found} == {"", "imported"}, "those of the file beside them"
@@ -144,12 +145,12 @@ def test_a_round_trip_of_rewritten_reductions(source: Source, target: Store, tmp
 def test_a_second_import_changes_nothing(source: Source, target: Store) -> None:
     data = source.export("small")
     first, rows = take(target, source.cache, data)
-    before = [len(target.trials(k)) for k in target.segments_of(graph_key(SMALL))]
+    before = [len(target.trials.trials(k)) for k in target.segments.of(graph_key(SMALL))]
     again, none = take(target, source.cache, data)
     assert (first[0].result, again[0].result) == ("stored", "known")
     assert again[0].plan_key == first[0].plan_key
     assert rows > 0 == none
-    assert [len(target.trials(k)) for k in target.segments_of(graph_key(SMALL))] == before
+    assert [len(target.trials.trials(k)) for k in target.segments.of(graph_key(SMALL))] == before
     with Store(source.url) as store:
         assert take(store, source.cache, data)[1] == 0, "where the rows are from"
 
@@ -165,11 +166,11 @@ def test_only_a_clearly_faster_plan_replaces(source: Source, target: Store, monk
     assert (kept.result, kept.plan_key) == ("kept", stored.plan_key)
     (forced,), _ = take(target, source.cache, slow, force=True)
     assert forced.result == "stored"
-    assert [row.plan_key for row in target.plans().items] == [forced.plan_key]
+    assert [row.plan_key for row in target.plans.plans().items] == [forced.plan_key]
     wins.append(True)
     (back,), _ = take(target, source.cache, fast)
     assert back.result == "stored"
-    assert [row.plan_key for row in target.plans().items] == [back.plan_key]
+    assert [row.plan_key for row in target.plans.plans().items] == [back.plan_key]
 
 
 def other_schedule(source: Source) -> bytes:
@@ -186,7 +187,7 @@ def other_schedule(source: Source) -> bytes:
 
 def _segment(source: Source, key: str) -> Graph:
     with Store(source.url) as store:
-        return parse_graph(store.segment(key) or "").graph
+        return parse_graph(store.segments.segment(key) or "").graph
 
 
 def test_a_plan_of_another_device(source: Source, target: Store) -> None:
@@ -203,11 +204,11 @@ def test_a_plan_of_another_device(source: Source, target: Store) -> None:
     (outcome,), rows = take(target, source.cache, changed(source.export("small"), change))
     assert outcome.result == "elsewhere"
     assert "Another CPU" in outcome.detail
-    assert not target.plans().items
-    (device,) = target.devices()
+    assert not target.plans.plans().items
+    (device,) = target.devices.devices()
     assert device.device.name == "Another CPU"
     assert device.device.ceilings is not None
-    found = [t for key in target.segments_of(graph_key(SMALL)) for t in target.trials(key, device.class_key)]
+    found = [t for key in target.segments.of(graph_key(SMALL)) for t in target.trials.trials(key, device.class_key)]
     assert len(found) == rows > 0
 
 
@@ -281,7 +282,7 @@ def test_a_refused_plan_does_not_spoil_the_other(source: Source, target: Store) 
     (small, split), rows = take(target, source.cache, data)
     assert (small.result, split.result) == ("refused", "stored")
     assert rows > 0
-    assert target.segments_of(graph_key(SMALL)) == []
+    assert target.segments.of(graph_key(SMALL)) == []
 
 
 def test_rewrites_of_another_version_rest_on_the_check(
@@ -293,7 +294,7 @@ def test_rewrites_of_another_version_rest_on_the_check(
     data = source.export("split")
     (outcome,), _ = take(target, source.cache, data)
     assert outcome.result == "stored", outcome
-    made = Plan.model_validate_json(target.plan(outcome.plan_key or "") or b"")
+    made = Plan.model_validate_json(target.plans.plan(outcome.plan_key or "") or b"")
     assert [s.schedule for s in made.steps] == [s.schedule for s in source.plan("split").steps]
     assert made.numerics == "reassociate"
     assert any("rests on the check" in reason.text for reason in made.reasons)
@@ -313,7 +314,7 @@ def test_outputs_that_need_no_kernel(source: Source, target: Store, tmp_path: Pa
         data = exported(store, [key])
     (outcome,), _ = take(target, source.cache, data)
     assert outcome.result == "stored", outcome
-    made = Plan.model_validate_json(target.plan(outcome.plan_key or "") or b"")
+    made = Plan.model_validate_json(target.plans.plan(outcome.plan_key or "") or b"")
     assert (made.steps, [slot for slot, _ in made.aliases]) == ((), [0, 1])
 
 
@@ -321,7 +322,7 @@ def test_a_predicted_answer_makes_way(source: Source, target: Store) -> None:
     plan_graph(NamedGraph.unnamed(SMALL), "cpu", Budget(0.0), target, source.cache)
     (outcome,), _ = take(target, source.cache, source.export("small"))
     assert outcome.result == "stored"
-    (row,) = target.plans().items
+    (row,) = target.plans.plans().items
     assert (row.plan_key, row.state) == (outcome.plan_key, "measured")
 
 
@@ -342,7 +343,7 @@ def test_a_plan_that_is_judged_by_its_steps(
         data = exported(store, [stored.plan_key or ""])
     (outcome,), _ = take(target, ObjectCache(tmp_path / "cache"), data)
     assert outcome.result == "stored", outcome
-    made = Plan.model_validate_json(target.plan(outcome.plan_key or "") or b"")
+    made = Plan.model_validate_json(target.plans.plan(outcome.plan_key or "") or b"")
     assert (made.judged_by_steps, made.max_rel_error) == (True, None)
     assert made.time_us
     assert decisions(made) == decisions(source.plan("small"))

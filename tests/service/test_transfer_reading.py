@@ -35,7 +35,7 @@ def data(store: Store) -> bytes:
     plan_key = store_plan(store, GRAPH)
     with pytest.raises(ExportError, match="step 0"):
         exported(store, [plan_key])
-    store.put_segment(KEY, print_graph(GRAPH))
+    store.segments.put(KEY, print_graph(GRAPH))
     moment = Moment(clock_mhz=(2000.5,), throttled=("power cap",))
     row = Measurement(
         segment_key=KEY,
@@ -48,7 +48,7 @@ def data(store: Store) -> bytes:
         surroundings=Surroundings(start=moment, end=moment, seconds=0.1, cpus=(0, 1), ceilings=DEVICE.ceilings),
         toolchain="g++ 12",
     )
-    store.record(
+    store.trials.record(
         [row, row.model_copy(update={"status": Status.crashed, "samples_us": (), "detail": "signal\n11"})], "0.1"
     )
     return _repaired(store, plan_key)
@@ -69,8 +69,8 @@ def test_everything_comes_back(store: Store, data: bytes) -> None:
     assert bundle.devices == {DEVICE.class_key: DEVICE}
     assert bundle.segments.keys() == bundle.graphs.keys() == {KEY}
     assert bundle.segments_of == {KEY: (KEY,)}
-    assert bundle.names(KEY) == store.graph(KEY).names  # type: ignore[union-attr]
-    assert bundle.trials == store.trials(KEY)
+    assert bundle.names(KEY) == store.graphs.graph(KEY).names  # type: ignore[union-attr]
+    assert bundle.trials == store.trials.trials(KEY)
     ((number, line),) = bundle.plans
     assert (number, line.key, line.asked, line.steps[0].segment) == (5, plan_of(GRAPH).plan_key, ("reassociate",), KEY)
 

@@ -16,7 +16,7 @@ Lines = list[dict[str, Any]]
 def exported(store: Store, keys: Iterable[str]) -> bytes:
     """The export of some plans."""
     file = BytesIO()
-    export(store, [(key, Plan.model_validate_json(store.plan(key) or b"")) for key in keys], file)
+    export(store, [(key, Plan.model_validate_json(store.plans.plan(key) or b"")) for key in keys], file)
     return file.getvalue()
 
 

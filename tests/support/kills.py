@@ -91,17 +91,17 @@ class Killer:
     def _queued(self, store: Store, graph: Graph, kills: int) -> None:
         """A job in the queue, whose workers are killed."""
         key = graph_key(graph)
-        store.put_graph(key, print_graph(graph), Names(("x",), ("y",)))
+        store.graphs.put(key, print_graph(graph), Names(("x",), ("y",)))
         job = PlanJob(graph_key=key, target="cpu", seconds=self.seconds, numerics="reassociate")
-        operation = store.submit(PLAN, job.model_dump_json())
-        while kills and (found := store.operation(operation.id)) and found.is_open and found.attempt < MOST_LOST:
+        operation = store.queue.submit(PLAN, job.model_dump_json())
+        while kills and (found := store.queue.operation(operation.id)) and found.is_open and found.attempt < MOST_LOST:
             with self._process("worker") as worker:
                 kills -= self._kill(worker)
         with self._process("worker"):
             ended = within(
-                LONGEST_SECONDS + self.seconds, lambda: not (o := store.operation(operation.id)) or not o.is_open
+                LONGEST_SECONDS + self.seconds, lambda: not (o := store.queue.operation(operation.id)) or not o.is_open
             )
-        found = store.operation(operation.id)
+        found = store.queue.operation(operation.id)
         if not ended or found is None or found.result is None:
             self.tally.problems.append(f"an operation ended without a plan: {found}")
             return
@@ -120,7 +120,7 @@ class Killer:
                     process.wait(LONGEST_SECONDS + self.seconds)
         with self._process(*command) as process:
             code = process.wait(LONGEST_SECONDS + self.seconds)
-        plans = [p for p in store.plans(limit=1000).items if p.graph_key == graph_key(graph)]
+        plans = [p for p in store.plans.plans(limit=1000).items if p.graph_key == graph_key(graph)]
         if code or not plans:
             self.tally.problems.append(f"fuseplan tune ended with {code} and {len(plans)} plans")
             return
@@ -164,14 +164,14 @@ class Killer:
 
     def _check(self, store: Store, graph: Graph, plan_key: str) -> None:
         """The plan's outputs are right, by binaries of the database, and the device is in service."""
-        body = store.plan(plan_key)
+        body = store.plans.plan(plan_key)
         if body is None:
             self.tally.problems.append(f"plan {plan_key} is not stored")
             return
         plan = Plan.model_validate_json(body)
         cache = ObjectCache(self.settings.cache)
         for step in plan.steps:
-            binary = store.binary(step.binary)
+            binary = store.plans.binary(step.binary)
             if binary is None:
                 self.tally.problems.append(f"binary {step.binary} is not stored")
                 return

@@ -13,25 +13,25 @@ from typing import Any
 from fusion_ir.records import Measurement
 from service import __main__ as command_line
 from service import worker
-from tuning_db.store import Store
+from tuning_db.measurements import Trials
 
 MARK = "mark:"
 
 
 def log_records(path: str) -> None:
-    """Lets `Store.record` mark rows and append the marks to the file, in one write, as soon as they are stored."""
+    """Lets `Trials.record` mark rows and append the marks to the file, in one write, as soon as they are stored."""
     log = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
-    record = Store.record
+    record = Trials.record
 
-    def logged(store: Store, rows: Sequence[Measurement], *more: Any, **named: Any) -> None:
+    def logged(trials: Trials, rows: Sequence[Measurement], *more: Any, **named: Any) -> None:
         marks = [f"{MARK}{secrets.token_hex(8)}" for _ in rows]
         marked = [
             row.model_copy(update={"detail": f"{row.detail} {mark}"}) for row, mark in zip(rows, marks, strict=True)
         ]
-        record(store, marked, *more, **named)
+        record(trials, marked, *more, **named)
         os.write(log, "".join(f"{mark}\n" for mark in marks).encode())
 
-    Store.record = logged
+    Trials.record = logged
 
 
 if __name__ == "__main__":

@@ -82,4 +82,4 @@ def problems(service: Running) -> dict[str, float]:
 
 def stored(store: Store) -> tuple[int, int]:
     """How many plans and operations there are: what a refused request must not change."""
-    return len(store.plans(limit=1000).items), len(store.operations())
+    return len(store.plans.plans(limit=1000).items), len(store.queue.operations())

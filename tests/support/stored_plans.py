@@ -119,8 +119,8 @@ def put_plan(
         tuple(f"x{i}" for i in range(len(graph.inputs))), tuple(f"y{i}" for i in range(len(graph.outputs)))
     )
     key = graph_key(graph)
-    store.put_graph(key, print_graph(graph), names)
-    return store.store_plan(
+    store.graphs.put(key, print_graph(graph), names)
+    return store.plans.put(
         RequestKey(key, (device or DEVICE).class_key), plan, state, {sha(BINARY): BINARY}, {sha(source): source}
     )
 

@@ -31,7 +31,7 @@ class _NotPlain(Exception):
 class SqliteHits:
     """One SQLite file, opened to answer one request from what is stored, or to leave it to a `Store`.
 
-    It gives what `Store.resolve` gives, counts the hit as that does, and knows one more answer: that this is no plain
+    It gives what `Plans.resolve` gives, counts the hit as that does, and knows one more answer: that this is no plain
     hit. It then says nothing, changes nothing, and logs nothing: the `Store` that is asked next will.
     """
 
@@ -75,7 +75,7 @@ class SqliteHits:
     def resolve(
         self, request: RequestKey, now: Conditions, seconds: float, clock: Callable[[], float] = time.time
     ) -> Resolved | None:
-        """`Store.resolve` of a request whose plan is whole, of now, and due for no other search; None for any other.
+        """`Plans.resolve` of a request whose plan is whole, of now, and due for no other search; None for any other.
         clock: seconds since 1970."""
         try:
             found = resolve(self, request, now, seconds)

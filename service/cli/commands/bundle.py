@@ -58,16 +58,16 @@ def bundle_plan(plan: PlanKey, folder: Folder = None, output: Output = None, db:
 
 def _subject(store: Store, argument: str, key: str, plan: Plan) -> Subject:
     """The plan with all that it needs. Raises CommandError."""
-    summary, body = store.summary(key), store.plan(key)
+    summary, body = store.plans.summary(key), store.plans.plan(key)
     state = (summary.state if summary is not None else None) or "superseded"
     if state == "failed":
         raise failed(f"{argument}: the plan failed its last check, and is given to nobody: tune the graph again")
-    binaries = {step.binary: store.binary(step.binary) for step in plan.steps}
+    binaries = {step.binary: store.plans.binary(step.binary) for step in plan.steps}
     missing = [sha for sha, data in binaries.items() if data is None]
     if missing or body is None or summary is None:
         raise failed(f"{argument}: {count(len(missing), 'kernel')} of it are not in {store.place}: tune again")
-    sources = {step.source: store.source(step.source) for step in plan.steps if step.source}
-    graph = store.graph(plan.graph_key)
+    sources = {step.source: store.plans.source(step.source) for step in plan.steps if step.source}
+    graph = store.graphs.graph(plan.graph_key)
     named = None if graph is None else graph.named()
     return Subject(
         key,

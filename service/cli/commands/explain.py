@@ -66,9 +66,9 @@ def explain(
         found = load_subject(store, subject)
         if found is not None:
             _, plan = found
-            summary = store.summary(plan.plan_key)
+            summary = store.plans.summary(plan.plan_key)
             state = (summary.state if summary is not None else None) or "superseded"
-            stored = store.graph(plan.graph_key)
+            stored = store.graphs.graph(plan.graph_key)
             words = NodeWords(parse_graph(stored.text).graph if stored else None, Naming.of_stored(stored))
         else:
             named = read_graph(subject, format_, shapes)

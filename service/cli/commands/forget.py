@@ -30,7 +30,7 @@ def forget_failure(
     key = graph_key(read_graph(graph, format_, shapes).graph)
     with Store(settings.db) as store:
         device = detect(settings.target, ObjectCache(settings.cache, store.seal()))
-        forgotten = store.forget_failure(RequestKey(key, device.class_key, numerics, memory_bytes=memory))
+        forgotten = store.failures.forget(RequestKey(key, device.class_key, numerics, memory_bytes=memory))
         place = store.place
     if json:
         print_json({"graph_key": key, "device_key": device.class_key, "forgotten": forgotten})

@@ -32,7 +32,7 @@ def list_plans(
 ) -> None:
     """The newest plans, one line each."""
     with Store(load({"db": db}).db) as store:
-        page = store.plans(PlanFilter(device=device, op=op, family=family), None, limit)
+        page = store.plans.plans(PlanFilter(device=device, op=op, family=family), None, limit)
         place = store.place
         predicted = [] if json else [predicted_us(store, row) for row in page.items]
     if json:
@@ -50,7 +50,7 @@ def evict(plan: PlanKey, db: Db = None, json: Json = False) -> None:
     """Remove a plan, so that its graph is searched again when someone asks."""
     with Store(load({"db": db}).db) as store:
         key = find_key(store, plan)
-        if not store.evict(key):
+        if not store.plans.evict(key):
             raise bad_input(f"{plan}: there is no such plan in {store.place}")
     if json:
         print_json({"evicted": key})

@@ -103,7 +103,7 @@ def run(
 
 def _stored(store: Store, argument: str, plan: Plan, tensors: Collection[str]) -> Job:
     """tensors: names in the input file, by which it is known whether those of the graph are meant."""
-    graph = store.graph(plan.graph_key)
+    graph = store.graphs.graph(plan.graph_key)
     if graph is None:
         raise failed(f"{argument}: the plan's graph {plan.graph_key} is not in {store.place} any more")
     plain = NamedGraph.unnamed(parse_graph(graph.text).graph)
@@ -116,7 +116,7 @@ def _fetch(store: Store, objects: ObjectCache, plan: Plan) -> None:
     """Puts the plan's binaries into the object cache, where they are run from. Raises CommandError."""
     for step in plan.steps:
         if objects.get(step.binary) is None:
-            binary = store.binary(step.binary)
+            binary = store.plans.binary(step.binary)
             if binary is None:
                 raise failed(
                     f"binary {step.binary} of the plan is not in {store.place} any more; evict the plan and tune again"

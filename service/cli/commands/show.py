@@ -29,7 +29,7 @@ def show(
     settings = load({"target": target, "db": db})
     with Store(settings.db) as store:
         found = stored_subject(store, subject, Asked(settings.target, numerics, format_, shapes))
-        summary = store.summary(found.key)
+        summary = store.plans.summary(found.key)
     if json:
         print_json({"plan_key": found.key, **json_module.loads(found.plan.model_dump_json())})
         return

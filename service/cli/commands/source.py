@@ -57,7 +57,7 @@ def source(
         if step is not None and step >= len(found.steps):
             raise bad_input(f"--step: expected 0 to {len(found.steps) - 1}, got {step}; the plan has no other kernels")
         numbers = range(len(found.steps)) if step is None else (step,)
-        texts = {i: store.source(found.steps[i].source) if found.steps[i].source else None for i in numbers}
+        texts = {i: store.plans.source(found.steps[i].source) if found.steps[i].source else None for i in numbers}
     if json:
         print_json({"plan_key": found.plan_key, "steps": [_record(i, found.steps[i], texts[i]) for i in numbers]})
         return

@@ -91,7 +91,7 @@ def _importer(store: Store, settings: Settings, targets: Mapping[str, str], forc
 def _all(store: Store) -> Iterator[tuple[str, Plan]]:
     token: str | None = None
     while True:
-        page = store.plans(page_token=token, limit=PAGE)
+        page = store.plans.plans(page_token=token, limit=PAGE)
         yield from (load_plan(store, row.plan_key) for row in page.items if row.state != "failed")
         token = page.next_page_token
         if token is None:

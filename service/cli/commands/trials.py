@@ -116,15 +116,15 @@ def _tried(
             chosen.setdefault(step.segment_key, set()).add((step.family, step.schedule))
         keys, device = list(chosen), plan.device.class_key
     else:
-        keys = store.segments_of(graph_key(read_graph(subject, format_, shapes).graph))
+        keys = store.segments.of(graph_key(read_graph(subject, format_, shapes).graph))
     if target is not None:
-        names = {d.class_key: d.device.name for d in store.devices()}
-        tried = {key: store.trials(key) for key in keys}
+        names = {d.class_key: d.device.name for d in store.devices.devices()}
+        tried = {key: store.trials.trials(key) for key in keys}
         meant = {d: is_of_target(target, d.partition("-")[0], names.get(d, "")) for d in _devices(tried)}
         tried = {key: [t for t in some if meant[t.measurement.device_key]] for key, some in tried.items()}
     else:
-        tried = {key: store.trials(key, device) for key in keys}
-    found = [Tried(key, store.segment(key), some, chosen.get(key, ())) for key, some in tried.items()]
+        tried = {key: store.trials.trials(key, device) for key in keys}
+    found = [Tried(key, store.segments.segment(key), some, chosen.get(key, ())) for key, some in tried.items()]
     return sorted((t for t in found if t.trials), key=lambda t: t.trials[0].created)
 
 

@@ -53,8 +53,8 @@ def export_trials(
         try:
             storage = open_storage(optuna_)
             for key, stored in _places(store, subject, target, format_, shapes):
-                text = store.segment(key)
-                rows = [t.measurement for t in store.trials(key, stored.class_key)]
+                text = store.segments.segment(key)
+                rows = [t.measurement for t in store.trials.trials(key, stored.class_key)]
                 try:
                     segment = parse_graph(text or "").graph
                 except FormatError:  # of another version
@@ -78,16 +78,18 @@ def _places(
     store: Store, subject: str | None, target: str | None, format_: str | None, shapes: str | None
 ) -> Iterator[tuple[str, StoredDevice]]:
     """Segments that something was tried on, each with a device that it was tried on."""
-    devices = [d for d in store.devices() if target is None or is_of_target(target, d.device.target, d.device.name)]
+    devices = [
+        d for d in store.devices.devices() if target is None or is_of_target(target, d.device.target, d.device.name)
+    ]
     found = load_subject(store, subject) if subject is not None else None
     if found is not None:
         _, plan = found
         keys = list(dict.fromkeys(step.segment_key for step in plan.steps))
     elif subject is not None:
-        keys = store.segments_of(graph_key(read_graph(subject, format_, shapes).graph))
+        keys = store.segments.of(graph_key(read_graph(subject, format_, shapes).graph))
     else:
         keys = None
     for device in devices:
-        tuned = dict.fromkeys(k for f in FAMILIES for k in store.tuned_segments(device.class_key, f, MOST))
+        tuned = dict.fromkeys(k for f in FAMILIES for k in store.segments.tuned(device.class_key, f, MOST))
         for key in tuned if keys is None else (k for k in keys if k in tuned):
             yield key, device

@@ -97,7 +97,7 @@ def tune(
             from tuning_db.store import Store  # noqa: PLC0415  all that it stores with, which a hit does without
 
             store = stack.enter_context(Store(settings.db))
-            segments_of = store.segments_of
+            segments_of = store.segments.of
             here = partial(tune_here, store=store, settings=settings, budget=budget, numerics=numerics, again=again)
             ask = partial(here, interrupts=interrupts, silent=several)
         if several or server is None:

@@ -194,7 +194,7 @@ def refused(service: Running, body: bytes, status: int, slug: str, place: str) -
     assert problem["detail"]
     assert len(response.content) < 2000
     assert stored(service.store) == (0, 0)
-    assert service.store.devices() == []
+    assert service.store.devices.devices() == []
 
 
 @pytest.mark.parametrize(

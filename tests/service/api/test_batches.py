@@ -48,7 +48,7 @@ def get(service: Running, batch: dict[str, Any], what: str = "") -> Any:
 
 
 def lease(service: Running) -> Operation:
-    held = service.store.lease("w", 60)
+    held = service.store.queue.lease("w", 60)
     assert held is not None
     return held
 
@@ -56,7 +56,7 @@ def lease(service: Running) -> Operation:
 def finish(service: Running, error: str | None = None) -> PlanJob:
     held = lease(service)
     result = PlanResult(plan_key="0" * 64, cache="miss", state="measured").model_dump_json()
-    assert service.store.finish(held.id, "w", held.token, result=None if error else result, error=error)
+    assert service.store.queue.finish(held.id, "w", held.token, result=None if error else result, error=error)
     return PlanJob.model_validate_json(held.payload)
 
 
@@ -67,7 +67,7 @@ def test_what_lines_become(service: Running) -> None:
     assert (batch["state"], batch["done"], batch["items"]) == ("running", False, 8)
     assert batch["counts"] == {"queued": 2, "running": 0, "done": 2, "failed": 4, "cancelled": 0}
     assert batch["segments"] == {"used": 0, "distinct": 0, "shared": 0}
-    assert len(service.store.operations()) == 1, "equal lines share an operation"
+    assert len(service.store.queue.operations()) == 1, "equal lines share an operation"
     assert get(service, batch, "/results") == [
         {"custom_id": name, "plan_key": plan_key, "graph_key": KEY, "cache": "hit", "state": "measured"}
         for name in ("i0", "i6")
@@ -85,11 +85,11 @@ def test_what_lines_become(service: Running) -> None:
 def test_a_batch_from_submission_to_end(service: Running) -> None:
     batch = submit(service, MISS, {"source": print_graph(chain(10)), "seconds": 2.5, "numerics": "exact"})
     held = lease(service)
-    service.store.progress(held.id, "w", held.token, '{"phase": "segments"}')
+    service.store.queue.progress(held.id, "w", held.token, '{"phase": "segments"}')
     shown = get(service, batch)
     assert shown["counts"]["running"] == 1
     assert shown["running"] == [{"custom_id": "i0", "operation": held.id, "progress": {"phase": "segments"}}]
-    service.store.release(held.id, "w", held.token)
+    service.store.queue.release(held.id, "w", held.token)
     assert finish(service) == PlanJob(graph_key=graph_key(chain(9)), target="cpu", seconds=30, numerics="reassociate")
     assert finish(service, "no kernel passed") == PlanJob(
         graph_key=graph_key(chain(10)), target="cpu", seconds=2.5, numerics="exact"
@@ -221,7 +221,7 @@ def test_cancelling_keeps_plans_and_spares_others(service: Running) -> None:
     assert (cancelled["state"], cancelled["done"]) == ("cancelled", True)
     assert cancelled["counts"] == {"queued": 0, "running": 0, "done": 1, "failed": 0, "cancelled": 2}
     assert cancelled["cancelled_at"] and cancelled["finished_at"]
-    assert [o.id for o in service.store.operations(["queued"])] == [asked]
+    assert [o.id for o in service.store.queue.operations(["queued"])] == [asked]
     assert [r["custom_id"] for r in get(service, batch, "/results")] == ["i0"]
     assert {e["problem"]["type"] for e in get(service, batch, "/errors")} == {"/errors/cancelled"}
     assert service.client.post(f"/v1/batches/{batch['id']}:cancel").json() == cancelled
@@ -287,8 +287,8 @@ def test_events_follow_a_batch_to_its_end(service: Running) -> None:
     reader = threading.Thread(target=lambda: found.extend(events(service, batch)))
     reader.start()
     held = lease(service)
-    service.store.progress(held.id, "w", held.token, '{"phase": "segments"}')
-    service.store.release(held.id, "w", held.token)
+    service.store.queue.progress(held.id, "w", held.token, '{"phase": "segments"}')
+    service.store.queue.release(held.id, "w", held.token)
     finish(service)
     finish(service)
     reader.join(30)
@@ -315,12 +315,12 @@ def test_a_batch_that_can_never_wait_is_told_so(tmp_path: Path) -> None:
         assert (response.status_code, response.json()["type"]) == (422, "/errors/batch-too-large")
         assert "20 operations" in response.json()["detail"]
         assert "at most 3 " in response.json()["detail"]
-        assert service.store.graph(graph_key(chain(1))) is None
+        assert service.store.graphs.graph(graph_key(chain(1))) is None
         three = "".join(lines.splitlines(keepends=True)[:3])
         assert service.client.post("/v1/batches", content=three, headers=headers).status_code == 201
         one = lines.splitlines(keepends=True)[3]
         assert service.client.post("/v1/batches", content=one, headers=headers).status_code == 429
-        assert service.store.graph(graph_key(chain(4))) is None
+        assert service.store.graphs.graph(graph_key(chain(4))) is None
 
 
 def test_the_beginning_of_an_id_stands_for_it(service: Running) -> None:

@@ -88,7 +88,7 @@ class Kept:
                 if rows:
                     raw.executemany(f"INSERT INTO {table} VALUES ({', '.join('?' * len(rows[0]))})", rows)
             raw.commit()
-        self.service.store._whole.clear()
+        self.service.store.plans._verified._found.clear()
 
 
 @pytest.fixture(scope="module")
@@ -98,23 +98,23 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kept]:
     with running(folder) as service:
         plan_key = store_plan(service.store, chain())
         store = service.store
-        store.put_segment(KEY, "a segment")
-        store.record([measurement()], VERSION)
+        store.segments.put(KEY, "a segment")
+        store.trials.record([measurement()], VERSION)
         store.seal()
         failing = RequestKey(graph_key(chain(ops=FAILED)), DEVICE.class_key)
-        store.put_failure(failing, Conditions.of_device(DEVICE, VERSION), 1000.0, "no kernel passed")
+        store.failures.put(failing, Conditions.of_device(DEVICE, VERSION), 1000.0, "no kernel passed")
         job = PlanJob(graph_key=KEY, target="cpu", seconds=1.0, numerics="reassociate").model_dump_json()
-        operation = store.submit(PLAN, job)
-        leased = store.lease("somebody", 1000.0)
+        operation = store.queue.submit(PLAN, job)
+        leased = store.queue.lease("somebody", 1000.0)
         assert leased is not None
-        store.finish(leased.id, "somebody", leased.token, result=f'{{"plan_key": "{plan_key}"}}')
+        store.queue.finish(leased.id, "somebody", leased.token, result=f'{{"plan_key": "{plan_key}"}}')
         lines = json.dumps({"custom_id": "a", "graph": wire()}) + "\n"
         headers = {"Content-Type": "application/x-ndjson"}
         batch = service.client.post("/v1/batches", content=lines, headers=headers)
         assert (batch.status_code, batch.json()["counts"]["done"]) == (201, 1), batch.text
         assert service.client.post("/v1/plans:resolve", json={"graph": wire(SEARCHED)}).status_code == 202
         service.client.post("/v1/plans:resolve", json={"graph": wire()})
-        store.flush_hits()
+        store.plans.flush_hits()
         with closing(sqlite3.connect(file)) as raw:
             raw.execute("PRAGMA writable_schema=ON")
             raw.execute("UPDATE sqlite_schema SET sql = replace(sql, ' NOT NULL', '')")

@@ -22,9 +22,9 @@ def submit(service: Running, size: int = 8) -> str:
 
 
 def fail(store: Store, error: str = DISAGREE) -> None:
-    held = store.lease("worker", 30.0)
+    held = store.queue.lease("worker", 30.0)
     assert held is not None
-    assert store.finish(held.id, "worker", held.token, error=error)
+    assert store.queue.finish(held.id, "worker", held.token, error=error)
 
 
 def test_a_failure_is_counted_though_nobody_asks(service: Running) -> None:
@@ -52,18 +52,18 @@ def test_what_is_given_up_is_problems(service: Running, monkeypatch: pytest.Monk
     submit(service)
     for _ in range(MAX_ATTEMPTS):
         assert problems(service) == {}
-        assert service.store.lease("lost", 30.0) is not None
-        service.store.abandon("lost")
+        assert service.store.queue.lease("lost", 30.0) is not None
+        service.store.queue.abandon("lost")
     assert problems(service) == {"tuning-failed": 1.0}
 
 
 @pytest.mark.parametrize("end", ["done", "cancelled"])
 def test_other_ends_are_not_problems(service: Running, end: str) -> None:
     address = submit(service)
-    held = service.store.lease("worker", 30.0)
+    held = service.store.queue.lease("worker", 30.0)
     assert held is not None
     result = "{}" if end == "done" else None
-    assert service.store.finish(held.id, "worker", held.token, result=result, cancelled=end == "cancelled")
+    assert service.store.queue.finish(held.id, "worker", held.token, result=result, cancelled=end == "cancelled")
     assert service.client.get(address).json()["state"] == end
     assert problems(service) == {}
 

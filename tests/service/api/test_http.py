@@ -79,7 +79,7 @@ def test_a_fault_inside_is_a_500_problem_without_its_words(
     def fail(*_: object) -> None:
         raise RuntimeError("secret words")
 
-    monkeypatch.setattr(service.store, "resolve", fail)
+    monkeypatch.setattr(service.store.plans, "resolve", fail)
     with caplog.at_level(logging.ERROR):
         response = service.client.post("/v1/plans:resolve", json={"graph": wire()})
     assert (response.status_code, response.json()["type"]) == (500, "/errors/internal")
@@ -94,7 +94,7 @@ def test_a_database_that_does_not_answer_is_503(service: Running, monkeypatch: p
     def fail(*_: object) -> None:
         raise DatabaseError("database at postgresql://user:password@host is away")
 
-    monkeypatch.setattr(service.store, "resolve", fail)
+    monkeypatch.setattr(service.store.plans, "resolve", fail)
     monkeypatch.setattr(service.store, "ping", fail)
     response = service.client.post("/v1/plans:resolve", json={"graph": wire()})
     assert (response.status_code, response.json()["type"]) == (503, "/errors/database-unavailable")
@@ -159,7 +159,7 @@ def test_other_sites_pages_cannot_write(service: Running) -> None:
     for site in ("cross-site", "same-site"):
         response = service.client.delete(f"/v1/plans/{plan_key}", headers={"Sec-Fetch-Site": site})
         assert (response.status_code, response.json()["type"]) == (403, "/errors/cross-site")
-    assert service.store.plan(plan_key) is not None
+    assert service.store.plans.plan(plan_key) is not None
     assert service.client.delete(f"/v1/plans/{plan_key}", headers={"Sec-Fetch-Site": "same-origin"}).status_code == 204
 
 
@@ -293,7 +293,7 @@ def test_the_beginning_of_a_key_stands_for_it(service: Running) -> None:
     assert service.client.delete("/v1/plans/0123").status_code == 404
     wanted = {"If-Match": f'"{plan_key}"'}
     assert service.client.delete(f"/v1/plans/{plan_key[:6]}", headers=wanted).status_code == 204
-    assert service.store.plan(plan_key) is None
+    assert service.store.plans.plan(plan_key) is None
 
 
 def test_the_beginning_of_several_keys_is_none_of_them(service: Running) -> None:

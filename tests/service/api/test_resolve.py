@@ -38,7 +38,7 @@ def test_a_hit_holds_the_stored_bytes_and_the_names_of_the_request(service: Runn
     assert (answer["state"], answer["cache"], answer["plan_key"]) == ("measured", "hit", plan_key)
     assert (answer["graph_key"], answer["device_key"]) == (KEY, DEVICE.class_key)
     assert answer["names"] == {"inputs": ['odd "name"\n<b>'], "outputs": ["out"], "nodes": ["", "t0", "t1"]}
-    body = service.store.plan(plan_key)
+    body = service.store.plans.plan(plan_key)
     assert body is not None
     assert body in response.content
     assert hashlib.sha256(body).hexdigest() == plan_key
@@ -64,7 +64,7 @@ def test_a_sampler_is_told_to_the_worker_and_makes_no_other_plan(service: Runnin
     for asked, told in (({}, None), ({"sampler": "tpe"}, "tpe"), ({"sampler": "fuseplan"}, "fuseplan")):
         body = {"graph": wire(7 + len(str(told))), **asked}
         response = service.client.post("/v1/plans:resolve", json=body)
-        operation = service.store.operation(response.json()["operation"]["id"])
+        operation = service.store.queue.operation(response.json()["operation"]["id"])
         assert operation is not None
         assert PlanJob.model_validate_json(operation.payload).sampler == told
         assert ("sampler" in operation.payload) == (told is not None), "workers of before know no such field"
@@ -112,13 +112,13 @@ def test_a_miss_stores_the_graph_and_queues_one_operation_for_equal_requests(ser
     assert second.json()["operation"]["id"] == operation["id"]
     assert first.headers["location"] == f"/v1/operations/{operation['id']}"
     assert int(first.headers["retry-after"]) >= 1
-    queued = service.store.operation(operation["id"])
+    queued = service.store.queue.operation(operation["id"])
     assert queued is not None
     assert queued.kind == PLAN
     assert PlanJob.model_validate_json(queued.payload) == PlanJob(
         graph_key=KEY, target="cpu", seconds=2.5, numerics="reassociate"
     )
-    stored = service.store.graph(KEY)
+    stored = service.store.graphs.graph(KEY)
     assert stored is not None
     assert stored.text == print_graph(chain())
     shown = service.client.get(first.headers["location"]).json()
@@ -138,7 +138,7 @@ def test_a_body_that_was_read_before_still_misses_after_eviction(service: Runnin
 def work(store: Store, end: str) -> None:
     """A worker for one operation."""
     for _ in range(500):
-        operation = store.lease("test", 30)
+        operation = store.queue.lease("test", 30)
         if operation is not None:
             break
         time.sleep(0.01)
@@ -146,12 +146,12 @@ def work(store: Store, end: str) -> None:
         raise AssertionError("nothing was queued")
     if end == "done":
         plan_key = store_plan(store, chain())
-        store.finish(operation.id, "test", operation.token, result=json.dumps({"plan_key": plan_key}))
+        store.queue.finish(operation.id, "test", operation.token, result=json.dumps({"plan_key": plan_key}))
     elif end == "failed":
-        store.finish(operation.id, "test", operation.token, error="no kernel passed its check")
+        store.queue.finish(operation.id, "test", operation.token, error="no kernel passed its check")
     else:
-        store.cancel(operation.id)
-        store.finish(operation.id, "test", operation.token, cancelled=True)
+        store.queue.cancel(operation.id)
+        store.queue.finish(operation.id, "test", operation.token, cancelled=True)
 
 
 @pytest.mark.parametrize(
@@ -191,7 +191,7 @@ def test_a_full_queue_is_429(tmp_path: Path) -> None:
         response = service.client.post("/v1/plans:resolve", json={"graph": wire(9)})
         assert (response.status_code, response.json()["type"]) == (429, "/errors/too-many-operations")
         assert "retry-after" in response.headers
-        assert service.store.graph(graph_key(chain(9))) is None, "a refused request leaves nothing"
+        assert service.store.graphs.graph(graph_key(chain(9))) is None, "a refused request leaves nothing"
 
 
 def test_a_target_that_is_not_there_stores_nothing(service: Running) -> None:
@@ -202,8 +202,8 @@ def test_a_target_that_is_not_there_stores_nothing(service: Running) -> None:
         "/target",
     )
     assert "install" in response.json()["detail"]
-    assert service.store.graph(KEY) is None
-    assert service.store.operations() == []
+    assert service.store.graphs.graph(KEY) is None
+    assert service.store.queue.operations() == []
 
 
 def test_an_unknown_graph_key_is_404(service: Running) -> None:
@@ -215,13 +215,13 @@ def test_a_plan_of_another_version_is_served_as_stale_and_made_again(service: Ru
     plan_key = store_plan(service.store, chain(), version="before")
     answer = service.client.post("/v1/plans:resolve", json={"graph": wire()}).json()
     assert (answer["state"], answer["cache"], answer["plan_key"]) == ("stale", "hit", plan_key)
-    assert [o.state for o in service.store.operations()] == ["queued"]
+    assert [o.state for o in service.store.queue.operations()] == ["queued"]
 
 
 def test_the_key_of_a_hit_is_the_requests(service: Running) -> None:
     store_plan(service.store, chain())
-    assert service.store.resolve(RequestKey(KEY, DEVICE.class_key)) is not None
-    assert service.store.resolve(RequestKey(KEY, DEVICE.class_key, "exact")) is None
+    assert service.store.plans.resolve(RequestKey(KEY, DEVICE.class_key)) is not None
+    assert service.store.plans.resolve(RequestKey(KEY, DEVICE.class_key, "exact")) is None
 
 
 def test_a_plan_whose_search_was_cut_short_is_answered_and_refined(service: Running) -> None:
@@ -229,12 +229,12 @@ def test_a_plan_whose_search_was_cut_short_is_answered_and_refined(service: Runn
     store_plan(service.store, chain())
     binaries = {sha(BINARY): BINARY}
     request = RequestKey(KEY, DEVICE.class_key)
-    service.store.store_plan(request, plan, "measured", binaries, {}, Searched(5.0, "its 5 s were over"))
+    service.store.plans.put(request, plan, "measured", binaries, {}, Searched(5.0, "its 5 s were over"))
     for seconds, refining in ((1.0, False), (5.0, False), (6.0, True)):
         answer = service.client.post("/v1/plans:resolve", json={"graph": wire(), "seconds": seconds}).json()
         assert (answer["state"], answer["cache"], answer["plan_key"]) == ("measured", "hit", plan.plan_key)
         assert (answer["cut_short"], answer["refining"]) == ("its 5 s were over", refining)
-        assert len(service.store.operations()) == refining
+        assert len(service.store.queue.operations()) == refining
     [listed] = service.client.get("/v1/plans").json()["plans"]
     assert listed["cut_short"] == "its 5 s were over"
     for page in ("/", f"/plans/{plan.plan_key}"):
@@ -253,7 +253,7 @@ def test_a_faster_plan_of_a_stricter_class_is_the_answer(service: Running) -> No
     store_plan(service.store, chain())
     fast = plan_of(chain()).model_copy(update={"numerics": "exact", "time_us": 6.25})
     exact = RequestKey(KEY, DEVICE.class_key, "exact")
-    service.store.store_plan(exact, fast, "measured", {sha(BINARY): BINARY}, {})
+    service.store.plans.put(exact, fast, "measured", {sha(BINARY): BINARY}, {})
     for numerics in ("exact", "reassociate", "approximate"):
         answer = service.client.post("/v1/plans:resolve", json={"graph": wire(), "numerics": numerics}).json()
         assert (answer["plan_key"], answer["refining"]) == (fast.plan_key, numerics == "approximate")
@@ -262,7 +262,7 @@ def test_a_faster_plan_of_a_stricter_class_is_the_answer(service: Running) -> No
 def test_a_failed_search_is_told_and_not_queued_again(service: Running) -> None:
     now = Conditions.of_device(DEVICE, VERSION)
     error = problem("memory-exceeded", "the least needs 5 bytes").model_dump_json()
-    service.store.put_failure(RequestKey(KEY, DEVICE.class_key), now, 30.0, error)
+    service.store.failures.put(RequestKey(KEY, DEVICE.class_key), now, 30.0, error)
     response = service.client.post("/v1/plans:resolve", json={"graph": wire()})
     assert (response.status_code, response.json()["type"]) == (422, "/errors/memory-exceeded")
     assert "the least needs 5 bytes (found " in response.json()["detail"]
@@ -270,9 +270,9 @@ def test_a_failed_search_is_told_and_not_queued_again(service: Running) -> None:
     headers = {"Content-Type": "application/x-ndjson"}
     batch = service.client.post("/v1/batches", content=lines, headers=headers).json()
     assert batch["counts"]["failed"] == 1
-    assert service.store.operations() == []
+    assert service.store.queue.operations() == []
     assert service.client.post("/v1/plans:resolve", json={"graph": wire(), "seconds": 31}).status_code == 202
-    assert len(service.store.operations()) == 1
+    assert len(service.store.queue.operations()) == 1
 
 
 def test_what_cost_three_workers_is_told_and_not_queued_again(
@@ -281,8 +281,8 @@ def test_what_cost_three_workers_is_told_and_not_queued_again(
     monkeypatch.setattr(operations, "BACK_OFF_SECONDS", (0.0, 0.0))
     assert service.client.post("/v1/plans:resolve", json={"graph": wire(), "seconds": 2.5}).status_code == 202
     for _ in range(MAX_ATTEMPTS):
-        assert service.store.lease("lost", 30.0) is not None
-        service.store.abandon("lost")
+        assert service.store.queue.lease("lost", 30.0) is not None
+        service.store.queue.abandon("lost")
     response = service.client.post("/v1/plans:resolve", json={"graph": wire(), "seconds": 2.5})
     assert (response.status_code, response.json()["type"]) == (500, "/errors/tuning-failed")
     assert "given up: 3 workers took it and were lost" in response.json()["detail"]
@@ -291,13 +291,13 @@ def test_what_cost_three_workers_is_told_and_not_queued_again(
     headers = {"Content-Type": "application/x-ndjson"}
     batch = service.client.post("/v1/batches", content=lines, headers=headers).json()
     assert batch["counts"]["failed"] == 1
-    assert [o.state for o in service.store.operations()] == ["failed"]
+    assert [o.state for o in service.store.queue.operations()] == ["failed"]
     lines = lines.replace("2.5", "3.5")
     batch = service.client.post("/v1/batches", content=lines, headers=headers).json()
     assert batch["counts"]["queued"] == 1
     for _ in range(MAX_ATTEMPTS):
-        assert service.store.lease("lost", 30.0) is not None
-        service.store.abandon("lost")
+        assert service.store.queue.lease("lost", 30.0) is not None
+        service.store.queue.abandon("lost")
     assert service.client.post("/v1/plans:resolve", json={"graph": wire(), "seconds": 3.5}).status_code == 500
     assert service.client.post("/v1/plans:resolve", json={"graph": wire(), "seconds": 4.5}).status_code == 202
 
@@ -310,7 +310,7 @@ def test_a_graph_that_is_damaged_is_a_miss_and_stored_again(service: Running, by
     plan_key = store_plan(service.store, chain())
     if failed:
         now = Conditions.of_device(DEVICE, VERSION)
-        service.store.put_failure(RequestKey(KEY, DEVICE.class_key), now, 30.0, "three workers lost")
+        service.store.failures.put(RequestKey(KEY, DEVICE.class_key), now, 30.0, "three workers lost")
     with closing(sqlite3.connect(service.settings.db.removeprefix("sqlite:///"))) as raw:
         raw.execute("UPDATE graphs SET text = replace(text, 'exp', 'log')")
         raw.commit()
@@ -338,14 +338,14 @@ def test_a_graph_that_is_damaged_is_a_miss_and_stored_again(service: Running, by
 @pytest.mark.parametrize("control", ["no-cache", "max-age=0, No-Cache"])
 def test_a_failed_search_is_made_again_where_that_is_asked_for(service: Running, control: str) -> None:
     now, request = Conditions.of_device(DEVICE, VERSION), RequestKey(KEY, DEVICE.class_key)
-    service.store.put_failure(request, now, 1000.0, "three workers lost")
+    service.store.failures.put(request, now, 1000.0, "three workers lost")
     for headers in ({}, {"Cache-Control": "no-store"}):
         answer = service.client.post("/v1/plans:resolve", json={"graph": wire()}, headers=headers)
         assert (answer.status_code, answer.json()["type"]) == (500, "/errors/tuning-failed")
         assert "Cache-Control: no-cache" in answer.json()["detail"]
     answer = service.client.post("/v1/plans:resolve", json={"graph": wire()}, headers={"Cache-Control": control})
     assert answer.status_code == 202
-    assert service.store.failure(request, now, 1.0) is None, "the worker must not find it, either"
+    assert service.store.failures.failure(request, now, 1.0) is None, "the worker must not find it, either"
 
 
 def test_a_plan_that_is_there_is_the_answer_however_it_is_asked_for(service: Running) -> None:
@@ -353,7 +353,7 @@ def test_a_plan_that_is_there_is_the_answer_however_it_is_asked_for(service: Run
     headers = {"Cache-Control": "no-cache"}
     answer = service.client.post("/v1/plans:resolve", json={"graph": wire()}, headers=headers).json()
     assert (answer["cache"], answer["refining"]) == ("hit", True), "and is timed again, as --continue does"
-    [queued] = service.store.operations()
+    [queued] = service.store.queue.operations()
     assert PlanJob.model_validate_json(queued.payload).again
     once_more = service.client.post("/v1/plans:resolve", json={"graph": wire()}).json()
-    assert (once_more["cache"], once_more["refining"], len(service.store.operations())) == ("hit", False, 1)
+    assert (once_more["cache"], once_more["refining"], len(service.store.queue.operations())) == ("hit", False, 1)

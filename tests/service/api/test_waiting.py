@@ -20,7 +20,7 @@ from tests.support.service_app import Running, running, wire
 from tests.support.service_process import server
 from tuning_db.errors import DatabaseError
 from tuning_db.operation import Operation, new_operation
-from tuning_db.store import Store
+from tuning_db.operations import Operations
 
 WAIT = {"Prefer": "wait=30"}
 
@@ -49,13 +49,13 @@ def soon(work: threading.Thread) -> Iterator[None]:
 def looked(monkeypatch: pytest.MonkeyPatch) -> list[set[str]]:
     """Every look at the database for those who wait, as the operations that it asked for."""
     looks: list[set[str]] = []
-    states = Store.operation_states
+    states = Operations.states
 
-    def counted(self: Store, ids: set[str]) -> Mapping[str, str]:
+    def counted(self: Operations, ids: set[str]) -> Mapping[str, str]:
         looks.append(set(ids))
         return states(self, ids)
 
-    monkeypatch.setattr(Store, "operation_states", counted)
+    monkeypatch.setattr(Operations, "states", counted)
     return looks
 
 
@@ -64,16 +64,16 @@ def test_the_answer_comes_with_the_next_state(service: Running) -> None:
 
     def lease() -> None:
         time.sleep(0.2)
-        assert store.lease("test", 60.0)
+        assert store.queue.lease("test", 60.0)
 
     with soon(threading.Thread(target=lease)):
         assert service.client.get(address, headers=WAIT).json()["state"] == "running"
-    held = store.operations(("running",))[0]
-    assert store.progress(held.id, "test", held.token, json.dumps({"phase": "candidates"}))
+    held = store.queue.operations(("running",))[0]
+    assert store.queue.progress(held.id, "test", held.token, json.dumps({"phase": "candidates"}))
 
     def finish() -> None:
         time.sleep(0.2)
-        store.finish(held.id, "test", held.token, error="no kernel passed its check")
+        store.queue.finish(held.id, "test", held.token, error="no kernel passed its check")
 
     with soon(threading.Thread(target=finish)):
         answer = service.client.get(address, headers=WAIT).json()
@@ -160,8 +160,8 @@ def test_many_who_wait_share_every_look(service: Running, monkeypatch: pytest.Mo
             looks.append(set(asked))
         if len(looks) == 4:
             for id in ids:
-                service.store.cancel(id)
-            return service.store.operation_states(asked)
+                service.store.queue.cancel(id)
+            return service.store.queue.states(asked)
         return dict.fromkeys(asked, "queued")
 
     monkeypatch.setattr(watcher, "_look", look)
@@ -229,7 +229,7 @@ def test_what_a_look_raises_is_the_answer_of_all_who_wait(service: Running, monk
 
 def test_states_are_those_of_operations_that_there_are(service: Running) -> None:
     id = queued(service).rpartition("/")[2]
-    assert service.store.operation_states({id, "none"}) == {id: "queued"}
+    assert service.store.queue.states({id, "none"}) == {id: "queued"}
 
 
 def test_a_wait_that_begins_after_the_end_is_refused() -> None:
@@ -246,7 +246,7 @@ def test_an_open_operation_is_answered_ten_times_a_second_and_with_what_is_true_
     for _ in range(5):
         assert service.client.get(address).json()["state"] == "queued"
     assert time.monotonic() - started >= 4 * ANSWER_SECONDS, "sleeps, which are never shorter"
-    store.cancel(address.rpartition("/")[2])
+    store.queue.cancel(address.rpartition("/")[2])
     assert service.client.get(address).json()["state"] == "cancelled"
 
 

@@ -52,9 +52,9 @@ def store(settings: Settings) -> Iterator[Store]:
 
 
 def submit(store: Store) -> Operation:
-    store.put_graph(KEY, print_graph(chain()), Names(("x",), ("y",)))
+    store.graphs.put(KEY, print_graph(chain()), Names(("x",), ("y",)))
     job = PlanJob(graph_key=KEY, target="cpu", seconds=1.5, numerics="exact")
-    return store.submit(PLAN, job.model_dump_json(), "same")
+    return store.queue.submit(PLAN, job.model_dump_json(), "same")
 
 
 def planning(monkeypatch: pytest.MonkeyPatch, plan_graph: Callable[..., Any]) -> None:
@@ -62,7 +62,7 @@ def planning(monkeypatch: pytest.MonkeyPatch, plan_graph: Callable[..., Any]) ->
 
 
 def ended(store: Store, operation: Operation) -> Operation:
-    found = store.operation(operation.id)
+    found = store.queue.operation(operation.id)
     assert found is not None
     return found
 
@@ -89,7 +89,7 @@ def test_an_operation_is_planned_and_its_result_says_which(
         )
         assert (target, budget.seconds, numerics, again, cancel_counts) == ("cpu", 1.5, "exact", False, True)
         progress(EVENT)
-        running = store.operation(operation.id)
+        running = store.queue.operation(operation.id)
         assert running is not None
         assert json.loads(running.progress) == {"phase": "segments", "measured": 3, "best_us": 12.5, "seconds": 1.0}
         return PlanAnswer(plan_of(chain()), store_plan(store, chain()), "miss", "measured")
@@ -137,7 +137,8 @@ def test_a_failure_is_a_problem(
 
 
 def test_a_graph_that_is_gone_fails(settings: Settings, store: Store) -> None:
-    operation = store.submit(PLAN, PlanJob(graph_key=KEY, target="cpu", seconds=1, numerics="exact").model_dump_json())
+    job = PlanJob(graph_key=KEY, target="cpu", seconds=1, numerics="exact")
+    operation = store.queue.submit(PLAN, job.model_dump_json())
     assert worker.Worker(settings, store).step()
     assert problem_of(ended(store, operation)).detail == "the graph is not stored any more"
 
@@ -149,7 +150,7 @@ def test_cancelling_stops_the_search_at_its_next_step(
 
     def plan_graph(*arguments: Any, **_: Any) -> PlanAnswer:
         nonlocal steps
-        store.cancel(operation.id)
+        store.queue.cancel(operation.id)
         for _ in range(100):
             steps += 1
             arguments[5](EVENT)
@@ -166,14 +167,14 @@ def test_cancelling_stops_the_search_at_its_next_step(
 def test_a_cancelled_search_leaves_the_best_plan_so_far(settings: Settings, store: Store) -> None:
     """On this machine's CPU: cancelled once something was measured, though a minute was asked for."""
     graph = chain(1000)
-    store.put_graph(graph_key(graph), print_graph(graph), Names(("x",), ("y",)))
+    store.graphs.put(graph_key(graph), print_graph(graph), Names(("x",), ("y",)))
     job = PlanJob(graph_key=graph_key(graph), target="cpu", seconds=60, numerics="exact")
-    operation = store.submit(PLAN, job.model_dump_json(), "same")
+    operation = store.queue.submit(PLAN, job.model_dump_json(), "same")
 
     def cancel() -> None:
         while not json.loads(ended(store, operation).progress or "{}").get("measured"):
             time.sleep(0.02)
-        store.cancel(operation.id)
+        store.queue.cancel(operation.id)
 
     canceller = threading.Thread(target=cancel, daemon=True)
     canceller.start()
@@ -181,15 +182,15 @@ def test_a_cancelled_search_leaves_the_best_plan_so_far(settings: Settings, stor
     canceller.join(1)
     assert not canceller.is_alive()
     assert ended(store, operation).state == "cancelled"
-    [listed] = store.plans().items
+    [listed] = store.plans.plans().items
     assert listed.graph_key == graph_key(graph)
-    plan = Plan.model_validate_json(store.plan(listed.plan_key) or b"")
+    plan = Plan.model_validate_json(store.plans.plan(listed.plan_key) or b"")
     if any(r.text == INTERRUPTED for r in plan.reasons):
         assert (listed.state, listed.cut_short) == ("predicted" if plan.time_us is None else "measured", INTERRUPTED)
         request = RequestKey(listed.graph_key, plan.device.class_key, "exact")
         now = Conditions.of_device(plan.device, VERSION)
         for seconds, due in ((60.0, False), (61.0, True)):  # what somebody cancelled is not begun anew by who polls
-            found = store.resolve(request, now, seconds)
+            found = store.plans.resolve(request, now, seconds)
             assert found is not None
             assert found.due == due
     else:
@@ -204,7 +205,7 @@ def test_a_worker_that_lost_its_lease_writes_nothing(
 
     def plan_graph(*arguments: Any, **_: Any) -> PlanAnswer:
         clock[0] += 3600  # as seen by the other, the lease ran out
-        taken = other.lease("other", 3600)
+        taken = other.queue.lease("other", 3600)
         assert taken is not None
         assert taken.id == operation.id
         for _ in range(100):
@@ -264,7 +265,7 @@ def start(settings: Settings, *arguments: str) -> "subprocess.Popen[str]":
 
 def test_a_real_worker_ends_on_sigterm_and_without_its_parent(settings: Settings, store: Store) -> None:
     Path(settings.cache).mkdir()
-    operation = store.submit(PLAN, "{}")
+    operation = store.queue.submit(PLAN, "{}")
     with start(settings) as process:
         for _ in range(600):
             if not ended(store, operation).is_open:

@@ -55,9 +55,9 @@ def store(settings: Settings) -> Iterator[Store]:
 
 def submit(store: Store, device_key: str | None = None) -> Operation:
     graph = chain()
-    store.put_graph(graph_key(graph), print_graph(graph), Names(("x",), ("y",)))
+    store.graphs.put(graph_key(graph), print_graph(graph), Names(("x",), ("y",)))
     job = PlanJob(graph_key=graph_key(graph), target="cpu", seconds=1.5, numerics="exact")
-    return store.submit(PLAN, job.model_dump_json(), device_key=device_key)
+    return store.queue.submit(PLAN, job.model_dump_json(), device_key=device_key)
 
 
 def command(folder: Path, do: str) -> tuple[str, ...]:
@@ -71,7 +71,7 @@ def started(folder: Path) -> list[int]:
 
 
 def now(store: Store, operation: Operation) -> Operation:
-    found = store.operation(operation.id)
+    found = store.queue.operation(operation.id)
     assert found is not None
     return found
 

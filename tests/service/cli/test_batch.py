@@ -35,14 +35,14 @@ class Served:
     def finish(self, error: str | None = None) -> None:
         """Ends the next operation, as soon as there is one."""
         for _ in range(1000):
-            held = self.store.lease("w", 60)
+            held = self.store.queue.lease("w", 60)
             if held is not None:
                 break
             time.sleep(0.02)
         else:
             raise AssertionError("nothing was queued")
         result = PlanResult(plan_key=KEY, cache="miss", state="measured").model_dump_json()
-        self.store.finish(held.id, "w", held.token, result=None if error else result, error=error)
+        self.store.queue.finish(held.id, "w", held.token, result=None if error else result, error=error)
 
 
 @pytest.fixture
@@ -74,7 +74,7 @@ def test_submit_show_watch_results(served: Served, folder: Path) -> None:
     assert served.batch("submit", folder, "--seconds", "2", "--key", "k").out.strip() == id
     changed = served.batch("submit", folder, "--key", "k")
     assert (changed.code, id in changed.err) == (2, True)
-    payloads = [json.loads(o.payload) for o in served.store.operations()]
+    payloads = [json.loads(o.payload) for o in served.store.queue.operations()]
     assert [(p["target"], p["seconds"], p["numerics"]) for p in payloads] == [("cpu", 2, "reassociate")] * 2
     assert "0 of 2 done" in served.batch("show", id).out
     assert id in served.batch("list").out
@@ -125,7 +125,7 @@ def test_submit_and_watch_in_one(served: Served, folder: Path) -> None:
 def test_cancel(served: Served, folder: Path) -> None:
     id = served.batch("submit", folder).out.strip()
     assert "cancelled, 0 of 2 done, 2 cancelled" in served.batch("cancel", id).out
-    assert served.store.operation_counts()["queued"] == 0
+    assert served.store.queue.counts()["queued"] == 0
     watched = served.batch("watch", id)
     assert watched.code == 1
     assert "2 items of 2 without a plan" in watched.err

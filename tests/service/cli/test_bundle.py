@@ -73,7 +73,7 @@ def test_plans_that_no_gpu_runs(
 
 def test_a_plan_that_failed_is_given_to_nobody(cli: Cli, tmp_path: Path, plan_key: str) -> None:
     with Store(f"sqlite:///{tmp_path / 'plans.db'}") as store:
-        assert store.mark(RequestKey(graph_key(chain()), CUDA_DEVICE.class_key), "failed")
+        assert store.plans.mark(RequestKey(graph_key(chain()), CUDA_DEVICE.class_key), "failed")
     ended = cli("plans", "bundle", plan_key, tmp_path / "bundle")
     assert (ended.code, "failed its last check" in ended.err) == (1, True)
     assert not (tmp_path / "bundle").exists()

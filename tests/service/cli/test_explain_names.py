@@ -58,9 +58,9 @@ def stored(folder: Path, named: NamedGraph) -> str:
     plan = tune(named.graph, DEVICE, Budget(0.0), Forgetful(), None, clock=lambda: 0.0)
     key = graph_key(named.graph)
     with Store(f"sqlite:///{folder / 'plans.db'}") as store:
-        store.put_device(DEVICE)
-        store.put_graph(key, print_graph(named.graph), Names.of_graph(named))
-        return store.store_plan(RequestKey(key, DEVICE.class_key), plan, "predicted", {}, {})
+        store.devices.put(DEVICE)
+        store.graphs.put(key, print_graph(named.graph), Names.of_graph(named))
+        return store.plans.put(RequestKey(key, DEVICE.class_key), plan, "predicted", {}, {})
 
 
 @pytest.mark.parametrize("name", GRAPHS)

@@ -22,13 +22,13 @@ def test_a_failure_is_forgotten_for_the_request_alone(
     requests = [RequestKey(key, DEVICE.class_key, n, memory_bytes=m) for n, m in (("reassociate", None), ("exact", 8))]
     with Store(f"sqlite:///{tmp_path / 'plans.db'}") as store:
         for request in requests:
-            store.put_failure(request, now, 1000.0, "no kernel passed its check")
+            store.failures.put(request, now, 1000.0, "no kernel passed its check")
         ended = cli("plans", "forget", graph_file)
         assert (ended.code, "searches again" in ended.out + ended.err) == (0, True)
-        assert [store.failure(r, now, 1.0) is None for r in requests] == [True, False]
+        assert [store.failures.failure(r, now, 1.0) is None for r in requests] == [True, False]
         shown = json.loads(cli("plans", "forget", graph_file, "--numerics", "exact", "--memory", "8", "--json").out)
         assert shown == {"graph_key": key, "device_key": DEVICE.class_key, "forgotten": True}
-        assert store.failure(requests[1], now, 1.0) is None
+        assert store.failures.failure(requests[1], now, 1.0) is None
     ended = cli("plans", "forget", graph_file)
     assert (ended.code, "No failed search" in ended.out + ended.err) == (0, True)
 

@@ -87,10 +87,10 @@ def store(kind: str, path: Path, graph: Graph) -> None:
     key = RequestKey(graph_key(graph), DEVICE.class_key, numerics="exact" if kind == "other" else "reassociate")
     plan = plan.model_copy(update={"numerics": key.numerics})
     with Store(f"sqlite:///{path / 'plans.db'}") as opened:
-        opened.put_graph(key.graph_key, print_graph(graph), Names(("x",), ("y",)))
+        opened.graphs.put(key.graph_key, print_graph(graph), Names(("x",), ("y",)))
         state = "predicted" if kind == "predicted" else "measured"
         searched = Searched() if kind in ("whole", "other", "stale") else cut
-        opened.store_plan(key, plan, state, {sha(BINARY): BINARY}, {}, searched)
+        opened.plans.put(key, plan, state, {sha(BINARY): BINARY}, {}, searched)
 
 
 @pytest.mark.sweep(0.35)

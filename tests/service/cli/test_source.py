@@ -68,9 +68,9 @@ def several(*sources: str, prologue: bool = False, called: int | None = None) ->
 def put(tmp_path: Path, plan: Plan, *sources: str, nodes: tuple[str, ...] = ()) -> str:
     with Store(f"sqlite:///{tmp_path / 'plans.db'}") as store:
         key = graph_key(chain())
-        store.put_graph(key, print_graph(chain()), Names(("hidden",), ("outb",), nodes))
+        store.graphs.put(key, print_graph(chain()), Names(("hidden",), ("outb",), nodes))
         texts = {sha(text): text for text in sources}
-        return store.store_plan(RequestKey(key, DEVICE.class_key), plan, "measured", {sha(BINARY): BINARY}, texts)
+        return store.plans.put(RequestKey(key, DEVICE.class_key), plan, "measured", {sha(BINARY): BINARY}, texts)
 
 
 def kernel(name: str) -> str:

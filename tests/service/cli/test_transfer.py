@@ -28,11 +28,11 @@ def plan_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.setattr("tests.support.stored_plans.plan_of", lambda *_: whole.model_copy(update={"steps": (step,)}))
     with Store(f"sqlite:///{tmp_path / 'plans.db'}") as store:
         key = store_plan(store, chain())
-        store.put_segment(KEY, print_graph(chain()))
+        store.segments.put(KEY, print_graph(chain()))
         row = Measurement(
             segment_key=KEY, device_key=DEVICE.class_key, family="pointwise", schedule="s", status=Status.crashed
         )
-        store.record([row], "0.1.0")
+        store.trials.record([row], "0.1.0")
     return key
 
 

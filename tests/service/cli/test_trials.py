@@ -46,7 +46,7 @@ ROWS = [
 def plan_key(tmp_path: Path) -> str:
     """Key of a stored plan with one step."""
     with Store(f"sqlite:///{tmp_path / 'plans.db'}") as store:
-        store.record(ROWS, "0.1.0")
+        store.trials.record(ROWS, "0.1.0")
         return store_plan(store, chain())
 
 
@@ -57,8 +57,8 @@ def searched(tmp_path: Path, graph_file: Path) -> Path:
     text = print_graph(named.graph)
     with Store(f"sqlite:///{tmp_path / 'plans.db'}") as store:
         for segment in (text, "another"):
-            store.put_segment(graph_key(named.graph), segment)
-            store.record([measured("vec=8", 5.0, segment=sha(segment))], "0.1.0")
+            store.segments.put(graph_key(named.graph), segment)
+            store.trials.record([measured("vec=8", 5.0, segment=sha(segment))], "0.1.0")
     return graph_file
 
 
@@ -77,8 +77,8 @@ def test_what_the_plan_has_stands_first(cli: Cli, tmp_path: Path) -> None:
     with Store(f"sqlite:///{tmp_path / 'plans.db'}") as store:
         step = plan_of(chain()).steps[0]
         own = measured("", 20.0).model_copy(update={"family": step.family, "schedule": step.schedule})
-        store.record([measured(f"vec={n}", 10.0 + n, race=f"r{n}") for n in range(14)], "0.1.0")
-        store.record([own.model_copy(update={"race": "other"})], "0.1.0")
+        store.trials.record([measured(f"vec={n}", 10.0 + n, race=f"r{n}") for n in range(14)], "0.1.0")
+        store.trials.record([own.model_copy(update={"race": "other"})], "0.1.0")
         key = store_plan(store, chain())
     rows = [line for line in cli("trials", key[:10]).out.splitlines() if "{" in line]
     assert step.schedule.partition("{")[0] in rows[0]
@@ -91,7 +91,7 @@ def test_what_the_plan_has_stands_first(cli: Cli, tmp_path: Path) -> None:
 def test_endings_name_the_race_and_have_units(cli: Cli, tmp_path: Path) -> None:
     with Store(f"sqlite:///{tmp_path / 'plans.db'}") as store:
         rows = [measured("vec=8", 10.0), measured("vec=2", 32.0, detail="stopped, 3.2x the best; warm 1.891e+04 us")]
-        store.record([rows[0], rows[1].model_copy(update={"warm_us": 18910.0})], "0.1.0")
+        store.trials.record([rows[0], rows[1].model_copy(update={"warm_us": 18910.0})], "0.1.0")
         key = store_plan(store, chain())
     out = " ".join(cli("trials", key[:10]).out.split())
     assert "stopped, 3.2× the best of its race, which took 10.0 µs; warm 18.9 ms" in out
@@ -118,8 +118,8 @@ def test_conditions_are_shown_where_asked_for(cli: Cli, tmp_path: Path) -> None:
         measured("vec=4", 13.0),
     ]  # fmt: skip
     with Store(f"sqlite:///{tmp_path / 'plans.db'}") as store:
-        store.record(rows, "0.1.0")
-        store.import_trials([Trial(measured("vec=2", 9.0), "0.0.9", 1.0)])
+        store.trials.record(rows, "0.1.0")
+        store.trials.add([Trial(measured("vec=2", 9.0), "0.0.9", 1.0)])
         key = store_plan(store, chain())[:10]
     plain, detailed = cli("trials", key).out, cli("trials", key, "--details").out
     assert "7.50 µs" in plain
@@ -181,12 +181,12 @@ def test_those_of_one_target(cli: Cli, tmp_path: Path, graph_file: Path, target:
         CUDA_DEVICE.model_copy(update={"name": "NVIDIA H200"}),
     )
     with Store(f"sqlite:///{tmp_path / 'plans.db'}") as store:
-        store.put_segment(graph_key(named.graph), text)
+        store.segments.put(graph_key(named.graph), text)
         for device, schedule in zip((here, *there), ("vec=8", "vec=16", "vec=32"), strict=True):
-            store.put_device(device)
-            store.record([measured(schedule, 5.0, segment=sha(text), device_key=device.class_key)], "0.1.0")
+            store.devices.put(device)
+            store.trials.record([measured(schedule, 5.0, segment=sha(text), device_key=device.class_key)], "0.1.0")
         plan_key = store_plan(store, chain())
-        store.record([measured("vec=4", 5.0, device_key=there[1].class_key)], "0.1.0")
+        store.trials.record([measured("vec=4", 5.0, device_key=there[1].class_key)], "0.1.0")
     words = () if target is None else ("--target", target)
     rows = json.loads(cli("trials", graph_file, "--json", *words).out)["trials"]
     assert {row["schedule"].removeprefix("pointwise{").removesuffix("}") for row in rows} == found

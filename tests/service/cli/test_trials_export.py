@@ -35,8 +35,8 @@ def tried(tmp_path: Path) -> str:
     """The key of a stored plan whose segment was tried in two races."""
     with Store(f"sqlite:///{tmp_path / 'plans.db'}") as store:
         key = store_plan(store, chain())
-        store.put_device(DEVICE)
-        store.put_segment(plan_of(chain()).graph_key, TEXT)
+        store.devices.put(DEVICE)
+        store.segments.put(plan_of(chain()).graph_key, TEXT)
         rows = [
             row(32, 10.0),
             row(64, 20.0),
@@ -45,7 +45,7 @@ def tried(tmp_path: Path) -> str:
             row(8, 30.0, race="r2", detail="cold, 4 input sets in turn; stopped, 3.0x the best"),
             row(32, 5.0, race="r2", family="no family of this version"),
         ]
-        store.record(rows, "0.1.0")
+        store.trials.record(rows, "0.1.0")
     return key
 
 

@@ -148,7 +148,7 @@ def test_segments_that_graphs_share_are_counted(cli: Cli, folder: Path, monkeypa
         plan = plan_of(named.graph)
         calls.append(graph_key(named.graph))
         for segment in ("common", f"own {len(calls)}"):
-            store.put_segment(calls[-1], segment)
+            store.segments.put(calls[-1], segment)
         return PlanAnswer(plan, plan.plan_key, "miss", "measured")
 
     monkeypatch.setattr(tune, "plan_graph", plan_graph)

@@ -22,9 +22,9 @@ def service(tmp_path: Path) -> Iterator[Running]:
 
 
 def finish(service: Running, error: str | None = None) -> None:
-    held = service.store.lease("w", 60)
+    held = service.store.queue.lease("w", 60)
     assert held is not None
-    assert service.store.finish(held.id, "w", held.token, result=None if error else RESULT, error=error)
+    assert service.store.queue.finish(held.id, "w", held.token, result=None if error else RESULT, error=error)
 
 
 def test_the_list_shows_open_batches_and_what_follows_them(service: Running) -> None:

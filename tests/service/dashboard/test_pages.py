@@ -81,7 +81,7 @@ def test_the_list_shows_plans_and_the_queue(service: Running) -> None:
     plan_key = store_plan(service.store, chain(), Names(("query",), ("rotated",)))
     for _ in range(3):
         service.client.post("/v1/plans:resolve", json={"graph": wire()})
-    service.store.flush_hits()
+    service.store.plans.flush_hits()
     service.client.post("/v1/plans:resolve", json={"graph": wire(9)})
     shown = page(service, "/")
     assert f"/plans/{plan_key}" in shown.links
@@ -236,7 +236,7 @@ def test_what_was_tried_has_a_page(service: Running) -> None:
     slower = {"schedule": "pointwise{lanes=16}", "samples_us": (20.0, 20.0, 20.0)}
     wrong = {"schedule": "pointwise{lanes=32}", "samples_us": (), "detail": f"off by 3 {NASTY}"}
     rows = [one, one.model_copy(update=slower), one.model_copy(update=wrong | {"status": Status.wrong_result})]
-    service.store.record(rows)
+    service.store.trials.record(rows)
     text = page(service, f"/plans/{key}/trials").text
     for words in (
         "3 candidates, 1 failed",
@@ -362,9 +362,9 @@ def test_a_large_plan_is_a_small_page(service: Running) -> None:
     sources = {sha(text): text for text in (f"int k{i};\n" * 300 for i in range(40))}
     steps = tuple(one.model_copy(update={"nodes": (i, i + 1), "source": list(sources)[i % 40]}) for i in range(1, 600))
     plan = plan_of(graph).model_copy(update={"steps": steps})
-    service.store.put_graph(plan.graph_key, print_graph(graph), names)
+    service.store.graphs.put(plan.graph_key, print_graph(graph), names)
     request = RequestKey(plan.graph_key, DEVICE.class_key)
-    key = service.store.store_plan(request, plan, "measured", {sha(BINARY): BINARY}, sources)
+    key = service.store.plans.put(request, plan, "measured", {sha(BINARY): BINARY}, sources)
     html = service.client.get(f"/plans/{key}").text
     shown = page(service, f"/plans/{key}")
     assert len(html) < 300_000

@@ -33,15 +33,15 @@ def submit(service: Running, number: int, seconds: float, priority: int = 0) -> 
     """The beginning of the key of the graph that is to be planned."""
     key = sha(f"graph {number}")
     job = PlanJob(graph_key=key, target="cpu", seconds=seconds, numerics="reassociate")
-    service.store.submit(PLAN, job.model_dump_json(), None, priority=priority)
+    service.store.queue.submit(PLAN, job.model_dump_json(), None, priority=priority)
     return key[:10]
 
 
 def lease(service: Running, phase: str, measured: int, best_us: float | None) -> None:
-    held = service.store.lease("worker", 60.0)
+    held = service.store.queue.lease("worker", 60.0)
     assert held is not None
     text = json.dumps({"phase": phase, "measured": measured, "best_us": best_us, "seconds": 1.0})
-    assert service.store.progress(held.id, "worker", held.token, text) is not None
+    assert service.store.queue.progress(held.id, "worker", held.token, text) is not None
 
 
 def test_what_runs_is_shown_however_much_waits(service: Running) -> None:
@@ -78,17 +78,17 @@ def test_while_the_first_search_runs_the_list_does_not_say_that_there_is_nothing
 
 
 def test_an_operation_that_cannot_be_read_is_shown_as_far_as_it_goes(service: Running) -> None:
-    service.store.submit(PLAN, "no JSON", None)
+    service.store.queue.submit(PLAN, "no JSON", None)
     assert "Waiting plan waiting for" in page(service, "/").text
 
 
 def test_the_queue_says_what_is_planned_and_how_long_still(service: Running) -> None:
     graph, names = chain(3), Names(("query",), ("rotated",))
-    service.store.put_graph(graph_key(graph), print_graph(graph), names)
+    service.store.graphs.put(graph_key(graph), print_graph(graph), names)
     job = PlanJob(graph_key=graph_key(graph), target="h200", seconds=30.0, numerics="reassociate")
-    service.store.submit(PLAN, job.model_dump_json(), None)
+    service.store.queue.submit(PLAN, job.model_dump_json(), None)
     lease(service, "segments", 0, None)
-    [operation] = service.store.operations(("running",))
+    [operation] = service.store.queue.operations(("running",))
     shown = page(service, "/")
     assert f"/v1/operations/{operation.id}" in shown.links
     assert re.search(r"query f32\[3\] → rotated at most \d+ s left for h200, phase segments", shown.text)
@@ -100,15 +100,15 @@ def test_the_queue_says_what_is_planned_and_how_long_still(service: Running) -> 
 
 def test_what_ended_without_a_plan_is_shown_with_its_problem(service: Running) -> None:
     short = submit(service, 0, 3.0)
-    held = service.store.lease("worker", 60.0)
+    held = service.store.queue.lease("worker", 60.0)
     assert held is not None
     error = problem("kernels-disagree", "node %3: expected 1, got 2").model_dump_json()
-    assert service.store.finish(held.id, "worker", held.token, error=error)
+    assert service.store.queue.finish(held.id, "worker", held.token, error=error)
     shown = page(service, "/")
     assert "Ended without a plan" in shown.text
     assert f"failed {short} {PROBLEM_TYPES['kernels-disagree'].title} just now node %3: expected 1, got 2" in shown.text
     assert "/errors/kernels-disagree" in shown.links
-    [operation] = service.store.operations(("failed",))
+    [operation] = service.store.queue.operations(("failed",))
     assert failed([operation], (operation.finished or 0.0) + FAILED_SECONDS + 1, str) == []
 
 
@@ -125,10 +125,10 @@ def test_the_script_shows_the_queue_as_it_changes(service: Running) -> None:
 def test_what_waits_says_when_it_starts_at_the_latest(service: Running) -> None:
     for number in range(4):
         submit(service, number, 30.0)
-    first, *_ = service.store.waiting()
-    assert queue((), service.store.waiting(), 4, first.created).rows[0].left == "", "nothing runs: nobody knows"
+    first, *_ = service.store.queue.waiting()
+    assert queue((), service.store.queue.waiting(), 4, first.created).rows[0].left == "", "nothing runs: nobody knows"
     lease(service, "segments", 0, None)
-    [running_], waiting = service.store.operations(("running",)), service.store.waiting()
+    [running_], waiting = service.store.queue.operations(("running",)), service.store.queue.waiting()
     began = running_.started or 0.0
     assert [row.left for row in queue([running_], waiting, 3, began + 10).rows] == [
         "at most 20 s left", "starts in at most 20 s", "starts in at most 50 s", "starts in at most 80 s",
@@ -174,10 +174,10 @@ def test_who_waits_behind_others_is_told_when_to_come_back(service: Running) -> 
 def test_a_search_that_begins_anew_has_its_whole_budget(service: Running) -> None:
     submit(service, 0, 300.0)
     lease(service, "segments", 37, 2870.0)
-    [before] = service.store.operations(("running",))
-    assert service.store.release(before.id, "worker", before.token)
+    [before] = service.store.queue.operations(("running",))
+    assert service.store.queue.release(before.id, "worker", before.token)
     time.sleep(0.01)
-    again = service.store.lease("worker", 60.0)
+    again = service.store.queue.lease("worker", 60.0)
     assert again is not None
     assert again.started is not None
     assert before.started is not None

@@ -10,20 +10,20 @@ def drain(store: Store, owner: str) -> None:
     """Leases and finishes jobs until none waits; prints each job's payload after its result was accepted."""
     print("ready", flush=True)
     sys.stdin.readline()
-    while (job := store.lease(owner, 60.0)) is not None:
-        if store.finish(job.id, owner, job.token, result=f"{owner}: {job.payload}"):
+    while (job := store.queue.lease(owner, 60.0)) is not None:
+        if store.queue.finish(job.id, owner, job.token, result=f"{owner}: {job.payload}"):
             print(job.payload, flush=True)
 
 
 def hold(store: Store, owner: str) -> None:
     """Leases one job for a short time, prints it, and after a line on stdin tries to renew and to finish it."""
-    job = store.lease(owner, 0.3)
+    job = store.queue.lease(owner, 0.3)
     assert job is not None
     print(job.id, job.token, flush=True)
     sys.stdin.readline()
-    renewed = store.renew(job.id, owner, job.token, 60.0)
-    progressed = store.progress(job.id, owner, job.token, "late")
-    finished = store.finish(job.id, owner, job.token, result="late")
+    renewed = store.queue.renew(job.id, owner, job.token, 60.0)
+    progressed = store.queue.progress(job.id, owner, job.token, "late")
+    finished = store.queue.finish(job.id, owner, job.token, result="late")
     print(renewed is not None, progressed is not None, finished, flush=True)
 
 
@@ -31,13 +31,13 @@ def write(store: Store, owner: str) -> None:
     """Records measurements one by one, printing each number after it was committed, until killed."""
     for n in range(1_000_000):
         row = Measurement(segment_key="s", device_key="d", family=owner, schedule=str(n), status=Status.crashed)
-        store.record([row])
+        store.trials.record([row])
         print(n, flush=True)
 
 
 def submit(store: Store, owner: str) -> None:
     """Adds a job, and ends as the last one that has the database open, as far as it can see."""
-    store.submit("tune", owner)
+    store.queue.submit("tune", owner)
 
 
 def main() -> None:

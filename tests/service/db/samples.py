@@ -94,11 +94,11 @@ class Samples:
         self, store: Store, n: int = 0, *, op: str = "exp", family: str = "pointwise", binary: int | None = None
     ) -> str:
         """Stores graph and plan `n` as measured; returns the plan's key."""
-        store.put_graph(self.graph_key(n, op), self.graph(n, op), self.names)
+        store.graphs.put(self.graph_key(n, op), self.graph(n, op), self.names)
         made = n if binary is None else binary
         binaries, sources = {sha(self.binary(made)): self.binary(made)}, {sha(self.source(made)): self.source(made)}
         plan = self.plan(n, op=op, family=family, binary=binary)
-        return store.store_plan(self.request(n, op), plan, "measured", binaries, sources)
+        return store.plans.put(self.request(n, op), plan, "measured", binaries, sources)
 
     def measurement(self, schedule: str, *samples_us: float, **changed: object) -> Measurement:
         values: dict[str, object] = {

@@ -43,10 +43,10 @@ def put(
     only_better: bool = True,
     state: PlanState | None = None,
 ) -> str:
-    store.put_graph(samples.graph_key(), samples.graph(), samples.names)
+    store.graphs.put(samples.graph_key(), samples.graph(), samples.names)
     binaries = {sha(samples.binary()): samples.binary()}
     state = state or ("predicted" if plan.time_us is None else "measured")
-    return store.store_plan(request, plan, state, binaries, {}, searched, only_better=only_better)
+    return store.plans.put(request, plan, state, binaries, {}, searched, only_better=only_better)
 
 
 def test_a_stricter_plan_that_is_faster_is_the_answer(store: Store, samples: Samples) -> None:
@@ -54,23 +54,23 @@ def test_a_stricter_plan_that_is_faster_is_the_answer(store: Store, samples: Sam
     put(store, samples, default, plan_of(samples, 15_960.0))
     fast = plan_of(samples, 8_520.0, "exact")
     put(store, samples, exact, fast)
-    found = store.resolve(default, NOW, 30.0)
+    found = store.plans.resolve(default, NOW, 30.0)
     assert found is not None
     assert (found.plan_key, found.state, found.due, found.request) == (fast.plan_key, "measured", False, exact)
-    store.flush_hits()
-    assert {p.plan_key: p.hits for p in store.plans().items}[fast.plan_key] == 1
+    store.plans.flush_hits()
+    assert {p.plan_key: p.hits for p in store.plans.plans().items}[fast.plan_key] == 1
 
 
 def test_a_stricter_plan_alone_answers_until_a_looser_search_was_made(store: Store, samples: Samples) -> None:
     exact = plan_of(samples, 10.0, "exact")
     put(store, samples, samples.request(numerics="exact"), exact)
-    found = store.resolve(samples.request(), NOW, 30.0)
+    found = store.plans.resolve(samples.request(), NOW, 30.0)
     assert found is not None
     assert (found.plan_key, found.state, found.due) == (exact.plan_key, "measured", True)
     slower = plan_of(samples, 12.0)
     assert put(store, samples, samples.request(), slower) == exact.plan_key
-    assert store.plan(slower.plan_key) is None, "a plan that is no answer is not kept"
-    found = store.resolve(samples.request(), NOW, 30.0)
+    assert store.plans.plan(slower.plan_key) is None, "a plan that is no answer is not kept"
+    found = store.plans.resolve(samples.request(), NOW, 30.0)
     assert found is not None
     assert (found.plan_key, found.due) == (exact.plan_key, False)
 
@@ -78,7 +78,7 @@ def test_a_stricter_plan_alone_answers_until_a_looser_search_was_made(store: Sto
 def test_a_looser_plan_that_uses_no_freedom_answers_the_stricter_request(store: Store, samples: Samples) -> None:
     put(store, samples, samples.request(numerics="approximate"), plan_of(samples, 10.0, "exact"))
     for numerics in NUMERICS:
-        found = store.resolve(samples.request(numerics=numerics), NOW, 30.0)
+        found = store.plans.resolve(samples.request(numerics=numerics), NOW, 30.0)
         assert found is not None
         assert not found.due
 
@@ -87,11 +87,11 @@ def test_a_search_that_was_cut_short_is_due_for_whoever_has_more_time(store: Sto
     plan, request = plan_of(samples, 10.0), samples.request()
     put(store, samples, request, plan, Searched(4.0, "the search was interrupted"))
     for seconds, due in ((0.0, False), (4.0, False), (4.1, True), (30.0, True)):
-        found = store.resolve(request, NOW, seconds)
+        found = store.plans.resolve(request, NOW, seconds)
         assert found is not None
         assert (found.state, found.due) == ("measured", due)
         assert found.cut_short == "the search was interrupted"
-    summary = store.summary(plan.plan_key)
+    summary = store.plans.summary(plan.plan_key)
     assert summary is not None
     assert summary.cut_short == "the search was interrupted"
 
@@ -101,11 +101,11 @@ def test_a_longer_search_that_finds_nothing_better_ends_the_asking(store: Store,
     first, request = plan_of(samples, 10.0), samples.request()
     put(store, samples, request, first, Searched(4.0, "interrupted"))
     assert put(store, samples, request, plan_of(samples, 20.0), CUT) == first.plan_key
-    found = store.resolve(request, NOW, 30.0)
+    found = store.plans.resolve(request, NOW, 30.0)
     assert found is not None
     assert (found.plan_key, found.due, found.cut_short) == (first.plan_key, False, CUT.cut_short)
     assert put(store, samples, request, plan_of(samples, 30.0)) == first.plan_key
-    found = store.resolve(request, NOW, 1e6)
+    found = store.plans.resolve(request, NOW, 1e6)
     assert found is not None
     assert (found.due, found.cut_short) == (False, None)
 
@@ -151,16 +151,16 @@ def test_under_new_conditions_a_whole_search_replaces_and_a_short_one_only_by_ti
     request, old = samples.request(), plan_of(samples, 10.0)
     put(store, samples, request, old)
     assert put(store, samples, request, plan_of(samples, 12.0, version="0.2.0"), CUT) == old.plan_key
-    found = store.resolve(request, LATER, 30.0)
+    found = store.plans.resolve(request, LATER, 30.0)
     assert found is not None
     assert (found.plan_key, found.state, found.due) == (old.plan_key, "stale", False), "30 s were not enough"
-    found = store.resolve(request, LATER, 31.0)
+    found = store.plans.resolve(request, LATER, 31.0)
     assert found is not None
     assert found.due
-    store.flush_hits()
+    store.plans.flush_hits()
     new = plan_of(samples, 12.0, version="0.2.0")
     assert put(store, samples, request, new) == new.plan_key
-    found = store.resolve(request, LATER, 1e6)
+    found = store.plans.resolve(request, LATER, 1e6)
     assert found is not None
     assert (found.plan_key, found.state, found.due) == (new.plan_key, "measured", False)
 
@@ -183,13 +183,13 @@ def test_what_is_damaged_is_no_answer_and_the_next_best_is(store: Store, url: st
         with database.write() as connection:
             where = {"key": samples.request(numerics="exact").digest}
             connection.execute(text(f"UPDATE requests SET {change} WHERE key = :key"), where)
-        found = store.resolve(samples.request(), NOW)
+        found = store.plans.resolve(samples.request(), NOW)
         assert found is not None
         assert found.plan_key == second.plan_key
         put(store, samples, samples.request(numerics="exact"), best, only_better=False)
     with database.write() as connection:
         connection.execute(text("UPDATE plans SET body = 'x' WHERE plan_key = :key"), {"key": best.plan_key})
-    found = store.resolve(samples.request(), NOW)
+    found = store.plans.resolve(samples.request(), NOW)
     assert found is not None
     assert found.plan_key == second.plan_key
     worse = plan_of(samples, 6.0)
@@ -198,41 +198,41 @@ def test_what_is_damaged_is_no_answer_and_the_next_best_is(store: Store, url: st
         where = {"key": samples.request().digest}
         connection.execute(text("UPDATE requests SET tenant = 'other' WHERE key = :key"), where)
     database.close()
-    assert store.resolve(samples.request(tenant="other"), NOW) is None
+    assert store.plans.resolve(samples.request(tenant="other"), NOW) is None
 
 
 def test_a_failure_is_known_until_something_changes(store: Store, url: str, samples: Samples) -> None:
     request = samples.request()
-    assert store.failure(request, NOW, 1.0) is None
-    store.put_failure(request, NOW, 30.0, "\0 why")
-    known = store.failure(request, NOW, 30.0)
+    assert store.failures.failure(request, NOW, 1.0) is None
+    store.failures.put(request, NOW, 30.0, "\0 why")
+    known = store.failures.failure(request, NOW, 30.0)
     assert known is not None
     assert known.error == "� why"
     changed = [("driver", "2"), ("toolchain", "g++ 13"), ("version", "0.2.0")]
-    assert all(store.failure(request, replace(NOW, **{name: value}), 30.0) is None for name, value in changed)
-    assert store.failure(request, NOW, 31.0) is None
-    assert store.failure(samples.request(numerics="exact"), NOW, 1.0) is None
-    store.put_failure(request, LATER, 5.0, "again")
-    assert store.failure(request, NOW, 1.0) is None
-    assert store.failure(request, LATER, 5.0) is not None
+    assert all(store.failures.failure(request, replace(NOW, **{name: value}), 30.0) is None for name, value in changed)
+    assert store.failures.failure(request, NOW, 31.0) is None
+    assert store.failures.failure(samples.request(numerics="exact"), NOW, 1.0) is None
+    store.failures.put(request, LATER, 5.0, "again")
+    assert store.failures.failure(request, NOW, 1.0) is None
+    assert store.failures.failure(request, LATER, 5.0) is not None
     database = Database(url)
     with database.write() as connection:
         connection.execute(text("UPDATE failures SET had_s = 1000"))
-    assert store.failure(request, LATER, 5.0) is None
+    assert store.failures.failure(request, LATER, 5.0) is None
     database.close()
-    store.put_failure(request, NOW, 30.0, "why")
+    store.failures.put(request, NOW, 30.0, "why")
     put(store, samples, request, plan_of(samples, 1.0))
-    assert store.failure(request, NOW, 1.0) is None, "a plan was found after all"
-    store.put_failure(request, NOW, 30.0, "why")
-    assert store.forget_failure(request)
-    assert not store.forget_failure(request)
+    assert store.failures.failure(request, NOW, 1.0) is None, "a plan was found after all"
+    store.failures.put(request, NOW, 30.0, "why")
+    assert store.failures.forget(request)
+    assert not store.failures.forget(request)
 
 
 def test_no_search_is_due_that_is_known_to_fail(store: Store, samples: Samples) -> None:
     put(store, samples, samples.request(numerics="exact"), plan_of(samples, 10.0, "exact"))
-    store.put_failure(samples.request(), NOW, 30.0, "why")
+    store.failures.put(samples.request(), NOW, 30.0, "why")
     for seconds, due in ((30.0, False), (31.0, True)):
-        found = store.resolve(samples.request(), NOW, seconds)
+        found = store.plans.resolve(samples.request(), NOW, seconds)
         assert found is not None
         assert found.due == due
 
@@ -318,7 +318,7 @@ def test_any_sequence_of_stores_gives_the_best_admissible_plan(store: Store, sam
         model.rows[request] = answer
         for asked in rng.sample(requests, 4):
             seconds = rng.choice([0.0, 5.0, 7.0, 20.0])
-            found, expected = store.answer(asked, now, seconds), model.admitted(asked, now)
+            found, expected = store.plans.answer(asked, now, seconds), model.admitted(asked, now)
             if not expected:
                 assert found is None
                 continue

@@ -15,7 +15,7 @@ NOW, LATER = Conditions("", "g++ 12", "1"), Conditions("", "g++ 13", "1")
 
 
 def taken(store: Store) -> Operation:
-    found = store.lease("worker", LEASE_SECONDS)
+    found = store.queue.lease("worker", LEASE_SECONDS)
     assert found is not None
     return found
 
@@ -25,24 +25,24 @@ def test_what_kills_its_workers_is_given_up_however_far_they_got(url: str, told:
     """told: whoever started the worker says that it is dead; else its lease runs out."""
     clock = [1000.0]
     with Store(url, clock=lambda: clock[0]) as store:
-        operation = store.submit("plan", "{}")
+        operation = store.queue.submit("plan", "{}")
         for attempt in range(1, MAX_ATTEMPTS + 1):
             held = taken(store)
             assert (held.id, held.attempt) == (operation.id, attempt)
-            store.progress(held.id, "worker", held.token, '{"measured": 7}')
+            store.queue.progress(held.id, "worker", held.token, '{"measured": 7}')
             if told:
-                assert [lost.id for lost in store.abandon("worker")] == [operation.id]
+                assert [lost.id for lost in store.queue.abandon("worker")] == [operation.id]
             else:
                 clock[0] += LEASE_SECONDS + 0.5
-                assert store.lease("other", LEASE_SECONDS) is None
+                assert store.queue.lease("other", LEASE_SECONDS) is None
             if attempt < MAX_ATTEMPTS:
-                waiting = store.operation(operation.id)
+                waiting = store.queue.operation(operation.id)
                 assert waiting is not None
                 since = clock[0] if told else held.lease_until
                 assert (waiting.state, waiting.not_before) == ("queued", since + BACK_OFF_SECONDS[attempt - 1])
-                assert store.lease("worker", LEASE_SECONDS) is None
+                assert store.queue.lease("worker", LEASE_SECONDS) is None
                 clock[0] = waiting.not_before
-        found = store.operation(operation.id)
+        found = store.queue.operation(operation.id)
         assert found is not None
         assert found.state == "failed"
         assert f"{MAX_ATTEMPTS} workers" in (found.error or "")
@@ -51,12 +51,12 @@ def test_what_kills_its_workers_is_given_up_however_far_they_got(url: str, told:
 def test_others_go_on_while_one_waits(url: str) -> None:
     clock = [1000.0]
     with Store(url, clock=lambda: clock[0]) as store:
-        poison, sound = store.submit("plan", "poison", priority=5), store.submit("plan", "sound")
+        poison, sound = store.queue.submit("plan", "poison", priority=5), store.queue.submit("plan", "sound")
         assert taken(store).id == poison.id
-        store.abandon("worker")
+        store.queue.abandon("worker")
         held = taken(store)
         assert held.id == sound.id
-        assert store.finish(held.id, "worker", held.token, result="done")
+        assert store.queue.finish(held.id, "worker", held.token, result="done")
         clock[0] += BACK_OFF_SECONDS[0]
         assert taken(store).id == poison.id
 
@@ -64,33 +64,33 @@ def test_others_go_on_while_one_waits(url: str) -> None:
 def test_what_is_given_back_is_no_loss(url: str) -> None:
     clock = [1000.0]
     with Store(url, clock=lambda: clock[0]) as store:
-        store.submit("plan", "{}")
+        store.queue.submit("plan", "{}")
         for _ in range(5 * MAX_ATTEMPTS):
             held = taken(store)
             assert held.attempt == 1
-            assert store.release(held.id, "worker", held.token)
+            assert store.queue.release(held.id, "worker", held.token)
 
 
 def test_only_what_a_dead_worker_held_is_taken_from_it(url: str) -> None:
     with Store(url) as store:
         for n in range(4):
-            store.submit("plan", str(n))
-        first, second, third = taken(store), taken(store), store.lease("other", LEASE_SECONDS)
+            store.queue.submit("plan", str(n))
+        first, second, third = taken(store), taken(store), store.queue.lease("other", LEASE_SECONDS)
         assert third is not None
-        assert store.finish(first.id, "worker", first.token, result="done")
-        assert [lost.id for lost in store.abandon("worker")] == [second.id]
-        assert store.abandon("worker") == []
-        assert not store.finish(second.id, "worker", second.token, result="late")
-        assert store.finish(third.id, "other", third.token, result="done")
+        assert store.queue.finish(first.id, "worker", first.token, result="done")
+        assert [lost.id for lost in store.queue.abandon("worker")] == [second.id]
+        assert store.queue.abandon("worker") == []
+        assert not store.queue.finish(second.id, "worker", second.token, result="late")
+        assert store.queue.finish(third.id, "other", third.token, result="done")
 
 
 def test_what_was_cancelled_ends_with_its_worker(url: str) -> None:
     with Store(url) as store:
-        operation = store.submit("plan", "{}")
+        operation = store.queue.submit("plan", "{}")
         taken(store)
-        store.cancel(operation.id)
-        store.abandon("worker")
-        found = store.operation(operation.id)
+        store.queue.cancel(operation.id)
+        store.queue.abandon("worker")
+        found = store.queue.operation(operation.id)
         assert found is not None
         assert found.state == "cancelled"
 
@@ -99,7 +99,7 @@ def lose(store: Store, clock: list[float]) -> None:
     """The workers of what waits, until it is given up."""
     for _ in range(MAX_ATTEMPTS):
         taken(store)
-        store.abandon("worker")
+        store.queue.abandon("worker")
         clock[0] += max(BACK_OFF_SECONDS)
 
 
@@ -113,36 +113,36 @@ def test_what_was_given_up_is_a_failed_search(url: str, samples: Samples, batch:
             work = Work("plan", "{}", request.digest, failing=failing)
             store.batches.submit([NewItem("a", samples.graph_key(), work)], [], "0" * 64)
         else:
-            store.submit("plan", "{}", request.digest, failing=failing)
+            store.queue.submit("plan", "{}", request.digest, failing=failing)
         lose(store, clock)
-        found = store.failure(request, NOW, 30.0)
+        found = store.failures.failure(request, NOW, 30.0)
         assert found is not None
         assert found.error.startswith(f"given up: {MAX_ATTEMPTS} workers took it and were lost")
         assert found.created == clock[0] - max(BACK_OFF_SECONDS)
-        assert store.failure(request, NOW, 31.0) is None, "with more seconds it is tried again"
-        assert store.failure(request, LATER, 30.0) is None, "as under other conditions"
-        assert store.failure(samples.request(1), NOW, 30.0) is None
+        assert store.failures.failure(request, NOW, 31.0) is None, "with more seconds it is tried again"
+        assert store.failures.failure(request, LATER, 30.0) is None, "as under other conditions"
+        assert store.failures.failure(samples.request(1), NOW, 30.0) is None
         samples.put(store)
-        assert store.failure(request, NOW, 30.0) is None
+        assert store.failures.failure(request, NOW, 30.0) is None
 
 
 def test_what_was_not_given_up_is_no_failed_search(url: str, samples: Samples) -> None:
     clock, request = [1000.0], samples.request()
     with Store(url, clock=lambda: clock[0]) as store:
         for n in range(4):
-            operation = store.submit("plan", "{}", request.digest, failing=FailureKey(request, NOW, 30.0))
+            operation = store.queue.submit("plan", "{}", request.digest, failing=FailureKey(request, NOW, 30.0))
             for _ in range(MAX_ATTEMPTS - 1):
                 taken(store)
-                store.abandon("worker")
+                store.queue.abandon("worker")
                 clock[0] += max(BACK_OFF_SECONDS)
             held = taken(store)
             if n == 0:
-                store.cancel(operation.id)
-                store.abandon("worker")
+                store.queue.cancel(operation.id)
+                store.queue.abandon("worker")
             elif n == 1:
-                store.finish(held.id, "worker", held.token, result="{}")
+                store.queue.finish(held.id, "worker", held.token, result="{}")
             elif n == 2:
-                store.finish(held.id, "worker", held.token, error="no disk space")
+                store.queue.finish(held.id, "worker", held.token, error="no disk space")
             else:
-                store.release(held.id, "worker", held.token)
-            assert store.failure(request, NOW, 0.0) is None
+                store.queue.release(held.id, "worker", held.token)
+            assert store.failures.failure(request, NOW, 0.0) is None

@@ -57,14 +57,14 @@ def states(store: Store, batch: Batch) -> str:
 
 
 def lease(store: Store, owner: str = "w") -> Operation:
-    held = store.lease(owner, 10.0)
+    held = store.queue.lease(owner, 10.0)
     assert held is not None
     return held
 
 
 def finish(store: Store, result: str | None = "r", error: str | None = None) -> str:
     held = lease(store)
-    assert store.finish(held.id, "w", held.token, result=result, error=error)
+    assert store.queue.finish(held.id, "w", held.token, result=result, error=error)
     return held.payload
 
 
@@ -72,14 +72,14 @@ def test_the_life_of_a_batch(queue: Store, clock: Clock) -> None:
     batch = submit(queue, "a", HIT, "b", "a", BAD)
     assert (batch.state, batch.items, batch.created, batch.finished) == ("running", 5, 1000.0, None)
     assert batch.counts == {"queued": 3, "running": 0, "done": 1, "failed": 1, "cancelled": 0}
-    assert queue.operation_counts()["queued"] == 2, "equal requests share an operation"
-    stored = queue.graph(GRAPH.graph_key)
+    assert queue.queue.counts()["queued"] == 2, "equal requests share an operation"
+    stored = queue.graphs.graph(GRAPH.graph_key)
     assert stored is not None and stored.names == GRAPH.names
     held = lease(queue)
     assert (held.payload, states(queue, batch)) == ("a", "rdqrf"), "in the order of the lines"
-    queue.progress(held.id, "w", held.token, "half")
+    queue.queue.progress(held.id, "w", held.token, "half")
     assert [i.progress for i in queue.batches.items(batch.id, ["running"])] == ["half", "half"]
-    assert queue.finish(held.id, "w", held.token, result="plan a")
+    assert queue.queue.finish(held.id, "w", held.token, result="plan a")
     assert (now(queue, batch).state, states(queue, batch)) == ("running", "ddqdf")
     clock.now = 1005.0
     finish(queue, None, "no plan")
@@ -102,14 +102,14 @@ def test_results_outlive_the_operations(queue: Store, clock: Clock) -> None:
     batch = submit(queue, "a")
     finish(queue)
     clock.now += 100
-    assert queue.forget_operations(1.0) == 1
+    assert queue.queue.forget(1.0) == 1
     assert [i.result for i in queue.batches.items(batch.id, ["done"])] == ["r"]
 
 
 def test_a_batch_of_answers_is_done_at_once(queue: Store) -> None:
     batch = submit(queue, HIT, BAD)
     assert (batch.state, batch.finished) == ("done", 1000.0)
-    assert queue.operations() == []
+    assert queue.queue.operations() == []
 
 
 @pytest.mark.parametrize(
@@ -134,24 +134,25 @@ def test_a_graph_that_is_not_what_its_key_says_leaves_nothing(queue: Store) -> N
 
 
 def nothing(store: Store) -> bool:
-    return not store.batches.batches().items and not store.operations() and store.graph(GRAPH.graph_key) is None
+    is_empty = not store.batches.batches().items and not store.queue.operations()
+    return is_empty and store.graphs.graph(GRAPH.graph_key) is None
 
 
 def test_the_queue_of_batches_is_bounded_and_leaves_room_for_others(queue: Store) -> None:
     submit(queue, "a", "b", limit=2)
     with pytest.raises(QueueFull):
         submit(queue, "a", "c", limit=2)
-    assert len(queue.operations()) == 2
+    assert len(queue.queue.operations()) == 2
     submit(queue, "b", "a", limit=2)
-    assert queue.submit("plan", "d", "d", limit=1).state == "queued", "batches do not fill the queue for others"
+    assert queue.queue.submit("plan", "d", "d", limit=1).state == "queued", "batches do not fill the queue for others"
     with pytest.raises(QueueFull):
-        queue.submit("plan", "e", "e", limit=1)
+        queue.queue.submit("plan", "e", "e", limit=1)
 
 
 def test_interactive_requests_come_first_and_lift_what_they_join(queue: Store) -> None:
     batch = submit(queue, "a", "b", "c")
-    queue.submit("plan", "x", "x")
-    queue.submit("plan", "b", "b")
+    queue.queue.submit("plan", "x", "x")
+    queue.queue.submit("plan", "b", "b")
     assert [finish(queue) for _ in range(4)] == ["x", "b", "a", "c"]
     assert now(queue, batch).state == "done"
 
@@ -183,14 +184,14 @@ def test_cancelling_spares_what_others_wait_for(queue: Store, clock: Clock) -> N
     batch = submit(queue, "running", "mine", "shared", "asked", HIT)
     clock.now += 1
     other = submit(queue, "shared", "theirs")
-    queue.submit("plan", "asked", "asked")
+    queue.queue.submit("plan", "asked", "asked")
     asked = lease(queue)
     running = lease(queue)
     assert (asked.payload, running.payload) == ("asked", "running")
     cancelled = queue.batches.cancel(batch.id)
     assert cancelled is not None
     assert (cancelled.state, states(queue, batch)) == ("cancelled", "ccccd")
-    left = {o.payload: (o.state, o.cancel_requested) for o in queue.operations()}
+    left = {o.payload: (o.state, o.cancel_requested) for o in queue.queue.operations()}
     assert left == {
         "running": ("running", True),
         "mine": ("cancelled", True),
@@ -198,8 +199,8 @@ def test_cancelling_spares_what_others_wait_for(queue: Store, clock: Clock) -> N
         "asked": ("running", False),
         "theirs": ("queued", False),
     }
-    assert queue.finish(running.id, "w", running.token, cancelled=True)
-    assert queue.finish(asked.id, "w", asked.token, result="r")
+    assert queue.queue.finish(running.id, "w", running.token, cancelled=True)
+    assert queue.queue.finish(asked.id, "w", asked.token, result="r")
     assert states(queue, batch) == "ccccd", "what has ended stays as it is"
     assert [finish(queue), finish(queue)] == ["shared", "theirs"]
     assert (now(queue, other).state, states(queue, other)) == ("done", "dd")
@@ -210,9 +211,9 @@ def test_cancelling_spares_what_others_wait_for(queue: Store, clock: Clock) -> N
 def test_the_last_batch_that_waits_takes_the_operation_with_it(queue: Store) -> None:
     first, second = submit(queue, "a"), submit(queue, "a")
     queue.batches.cancel(first.id)
-    assert queue.operation_counts()["queued"] == 1
+    assert queue.queue.counts()["queued"] == 1
     queue.batches.cancel(second.id)
-    assert queue.operation_counts()["queued"] == 0
+    assert queue.queue.counts()["queued"] == 0
     third = submit(queue, "a")
     assert states(queue, third) == "q", "and a later one starts anew"
 
@@ -220,14 +221,14 @@ def test_the_last_batch_that_waits_takes_the_operation_with_it(queue: Store) -> 
 def test_cancelling_an_operation_ends_its_items(queue: Store) -> None:
     batch = submit(queue, "a", "b")
     held = lease(queue)
-    queue.cancel(held.id)
+    queue.queue.cancel(held.id)
     assert states(queue, batch) == "rq"
     waiting = queue.batches.items(batch.id)[1].operation_id
     assert waiting is not None
-    queue.cancel(waiting)
-    queue.cancel(waiting)
+    queue.queue.cancel(waiting)
+    queue.queue.cancel(waiting)
     assert states(queue, batch) == "rc"
-    queue.finish(held.id, "w", held.token, cancelled=True)
+    queue.queue.finish(held.id, "w", held.token, cancelled=True)
     assert (states(queue, batch), now(queue, batch).state) == ("cc", "done"), "nobody cancelled the batch itself"
 
 
@@ -244,9 +245,9 @@ def test_a_worker_that_is_lost_for_good_ends_its_item(queue: Store, clock: Clock
 
 def test_a_lost_worker_of_a_cancelled_operation(queue: Store, clock: Clock) -> None:
     batch = submit(queue, "a")
-    queue.cancel(lease(queue).id)
+    queue.queue.cancel(lease(queue).id)
     clock.now += 11
-    assert queue.lease("w2", 10.0) is None
+    assert queue.queue.lease("w2", 10.0) is None
     assert states(queue, batch) == "c"
 
 
@@ -255,9 +256,9 @@ def test_a_stale_worker_ends_no_item(queue: Store, clock: Clock) -> None:
     stale = lease(queue, "w1")
     clock.now += 11
     fresh = lease(queue, "w2")
-    assert not queue.finish(stale.id, "w1", stale.token, result="late")
+    assert not queue.queue.finish(stale.id, "w1", stale.token, result="late")
     assert states(queue, batch) == "r"
-    assert queue.finish(fresh.id, "w2", fresh.token, result="right")
+    assert queue.queue.finish(fresh.id, "w2", fresh.token, result="right")
     assert [i.result for i in queue.batches.items(batch.id)] == ["right"]
 
 
@@ -285,11 +286,11 @@ def test_what_graphs_have_in_common(queue: Store) -> None:
     graphs = [chain(8), chain(9), chain(10)]
     new = [NewGraph(graph_key(g), print_graph(g), Names(("x",), ("y",))) for g in graphs]
     for graph, segment in zip(new, ("one", "two", "three"), strict=True):
-        queue.put_segment(graph.graph_key, segment)
-    queue.put_segment(new[0].graph_key, "shared")
+        queue.segments.put(graph.graph_key, segment)
+    queue.segments.put(new[0].graph_key, "shared")
     for _ in range(2):
-        queue.note_segment(new[1].graph_key, sha("shared"))
-        queue.note_segment(new[2].graph_key, sha("never stored"))
+        queue.segments.note(new[1].graph_key, sha("shared"))
+        queue.segments.note(new[2].graph_key, sha("never stored"))
     items = [NewItem(str(n), g.graph_key, HIT) for n, g in enumerate((new[0], new[1], new[0]))]
     batch = queue.batches.submit([*items, NewItem("bad", None, BAD)], new, sha("p"))
     sharing = queue.batches.sharing(batch.id)
@@ -311,12 +312,12 @@ def test_submitting_finishing_and_cancelling_at_once_loses_no_item(store: Store)
     def works(owner: str) -> int:
         done = 0
         while not over.is_set():
-            held = store.lease(owner, 60.0)
+            held = store.queue.lease(owner, 60.0)
             if held is None:
                 time.sleep(0.001)
             else:
                 outcome = {"cancelled": True} if held.cancel_requested else {"result": "r"}
-                done += store.finish(held.id, owner, held.token, **outcome)  # type: ignore[arg-type]
+                done += store.queue.finish(held.id, owner, held.token, **outcome)  # type: ignore[arg-type]
         return done
 
     with ThreadPoolExecutor(7) as pool:

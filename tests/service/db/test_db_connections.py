@@ -27,23 +27,23 @@ def test_reads_and_writes_survive_the_end_of_their_connections(postgres_url: str
             connection.close()
         for _ in range(2):
             assert _others(postgres_url) >= idle
-            found = store.resolve(samples.request())
+            found = store.plans.resolve(samples.request())
             assert found is not None
             assert found.plan_key == key
         _others(postgres_url)
         assert samples.put(store, 1)
-        assert store.operations() == []
+        assert store.queue.operations() == []
 
 
 def test_a_hit_is_one_statement(postgres_url: str, samples: Samples) -> None:
     """To a database that is far away, every statement is a round trip, and so is asking whether it is there."""
     with Store(postgres_url) as store:
         samples.put(store)
-        assert store.resolve(samples.request()) is not None, "from now on its parts are known"
+        assert store.plans.resolve(samples.request()) is not None, "from now on its parts are known"
         reader = store._database._reader
         sent: list[str] = []
         event.listen(reader, "before_cursor_execute", lambda *given: sent.append(given[2]))
         ping = reader.dialect.do_ping
         reader.dialect.do_ping = lambda connection: sent.append("ping") or ping(connection)  # type: ignore[method-assign]
-        assert store.resolve(samples.request()) is not None
+        assert store.plans.resolve(samples.request()) is not None
         assert len(sent) == 1, sent

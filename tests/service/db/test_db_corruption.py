@@ -14,7 +14,8 @@ from tests.service.db.samples import Samples, sha
 from tests.support.whole import WHOLE, seed
 from tuning_db.engine import Database
 from tuning_db.errors import DatabaseError
-from tuning_db.store import WHOLE_SECONDS, Store
+from tuning_db.lately_verified import SECONDS
+from tuning_db.store import Store
 
 
 def _run(url: str, statement: str, **values: object) -> None:
@@ -30,16 +31,16 @@ def _flipped(content: bytes, at: int) -> bytes:
 
 def test_flipped_plan_body(store: Store, url: str, samples: Samples) -> None:
     key = samples.put(store)
-    body = store.plan(key)
+    body = store.plans.plan(key)
     assert body is not None
     for at in (0, len(body) // 2, len(body) - 1):
         _run(url, "UPDATE plans SET body = :body", body=_flipped(body, at))
         with structlog.testing.capture_logs() as logs:
-            assert store.resolve(samples.request()) is None
-            assert store.plan(key) is None
+            assert store.plans.resolve(samples.request()) is None
+            assert store.plans.plan(key) is None
         assert [(line["table"], line["key"]) for line in logs] == [("plans", key)] * 2
     assert samples.put(store) == key, "storing it again mends it"
-    assert store.plan(key) == body
+    assert store.plans.plan(key) == body
 
 
 @pytest.mark.parametrize(
@@ -54,12 +55,12 @@ def test_flipped_plan_body(store: Store, url: str, samples: Samples) -> None:
 )
 def test_changed_pointer(store: Store, url: str, samples: Samples, change: str) -> None:
     samples.put(store)
-    store.mark(samples.request(), "predicted")
+    store.plans.mark(samples.request(), "predicted")
     values = {"other": samples.put(store, 1)} if ":other" in change else {}
-    assert store.resolve(samples.request()) is not None
+    assert store.plans.resolve(samples.request()) is not None
     _run(url, f"UPDATE requests SET {change} WHERE key = :key", key=samples.request().digest, **values)
     with structlog.testing.capture_logs() as logs:
-        assert store.resolve(samples.request()) is None
+        assert store.plans.resolve(samples.request()) is None
     assert logs[0]["table"] == "requests"
 
 
@@ -72,30 +73,33 @@ def test_flipped_binary(store: Store, url: str, samples: Samples) -> None:
     content = bytes(stored[0])
     for at in range(0, len(content), 7):
         _run(url, "UPDATE binaries SET content = :content", content=_flipped(content, at))
-        assert store.binary(key) in (None, samples.binary())  # bits of zlib's header that mean nothing may differ
+        assert store.plans.binary(key) in (None, samples.binary())  # bits of zlib's header that mean nothing may differ
     _run(url, "UPDATE binaries SET content = :content", content=content[: len(content) // 2])
-    assert store.binary(key) is None
+    assert store.plans.binary(key) is None
     _run(url, "UPDATE binaries SET content = :content", content=content)
     for size in (0, 1, -1, 2**62):
         _run(url, "UPDATE binaries SET size = :size", size=size)
-        assert store.binary(key) in (None, samples.binary())
+        assert store.plans.binary(key) in (None, samples.binary())
     samples.put(store)
-    assert store.binary(key) == samples.binary()
+    assert store.plans.binary(key) == samples.binary()
 
 
 @pytest.mark.parametrize(
     ("change", "read"),
     [
-        ("UPDATE plans SET time_us = 0.5", lambda s, store: store.summary(s.plan().plan_key)),
-        ("UPDATE plans SET families = ' naive '", lambda s, store: store.plans().items or None),
-        ("UPDATE devices SET record = replace(record, 'avx2', 'avx9')", lambda s, store: store.devices() or None),
+        ("UPDATE plans SET time_us = 0.5", lambda s, store: store.plans.summary(s.plan().plan_key)),
+        ("UPDATE plans SET families = ' naive '", lambda s, store: store.plans.plans().items or None),
+        (
+            "UPDATE devices SET record = replace(record, 'avx2', 'avx9')",
+            lambda s, store: store.devices.devices() or None,
+        ),
         (
             "UPDATE measurements SET samples_us = '[0.001]'",
-            lambda s, store: store.trials(sha("segment"), s.device.class_key) or None,
+            lambda s, store: store.trials.trials(sha("segment"), s.device.class_key) or None,
         ),
         (
             "UPDATE measurements SET status = 'ok', schedule = 'pointwise{vec=16}'",
-            lambda s, store: store.trials(sha("segment"), s.device.class_key) or None,
+            lambda s, store: store.trials.trials(sha("segment"), s.device.class_key) or None,
         ),
     ],
 )
@@ -103,13 +107,13 @@ def test_other_damaged_rows(
     store: Store, url: str, samples: Samples, change: str, read: Callable[[Samples, Store], object]
 ) -> None:
     samples.put(store)
-    store.record([samples.measurement("pointwise{vec=8}", 1.0)])
+    store.trials.record([samples.measurement("pointwise{vec=8}", 1.0)])
     assert read(samples, store) is not None
     _run(url, change)
     with structlog.testing.capture_logs() as logs:
         assert read(samples, store) is None
     assert logs
-    assert store.resolve(samples.request()) is not None
+    assert store.plans.resolve(samples.request()) is not None
 
 
 def test_values_of_the_wrong_type(sqlite_url: str, samples: Samples) -> None:
@@ -128,11 +132,11 @@ def test_values_of_the_wrong_type(sqlite_url: str, samples: Samples) -> None:
                 raw.execute("UPDATE sources SET text = ?", (value,))
                 raw.execute("UPDATE graphs SET names = ?", (value,))
                 raw.commit()
-            assert store.resolve(samples.request()) is None
-            assert store.plan(key) is None
-            assert store.binary(sha(samples.binary())) is None
-            assert store.source(sha(samples.source())) is None
-            assert store.graph(samples.graph_key()) is None
+            assert store.plans.resolve(samples.request()) is None
+            assert store.plans.plan(key) is None
+            assert store.plans.binary(sha(samples.binary())) is None
+            assert store.plans.source(sha(samples.source())) is None
+            assert store.graphs.graph(samples.graph_key()) is None
 
 
 @pytest.mark.soak
@@ -140,7 +144,7 @@ def test_random_damage_to_the_file_never_gives_a_wrong_answer(tmp_path: Path, sa
     path = tmp_path / "whole.db"
     with Store(f"sqlite:///{path}") as store:
         keys = [samples.put(store, n) for n in range(4)]
-        store.record([samples.measurement(f"schedule {n}", float(n + 1)) for n in range(20)])
+        store.trials.record([samples.measurement(f"schedule {n}", float(n + 1)) for n in range(20)])
     whole = path.read_bytes()
     generator, turns = random.Random(5 if WHOLE else seed()), 100 if WHOLE else 35
     answers = {"right": 0, "missing": 0, "refused": 0}
@@ -153,17 +157,17 @@ def test_random_damage_to_the_file_never_gives_a_wrong_answer(tmp_path: Path, sa
         try:
             with Store(f"sqlite:///{copy}") as store:
                 for n, key in enumerate(keys):
-                    found = store.resolve(samples.request(n))
+                    found = store.plans.resolve(samples.request(n))
                     assert found is None or (found.plan_key == key and found.plan() == samples.plan(n))
                     answers["missing" if found is None else "right"] += 1
-                    assert store.binary(sha(samples.binary(n))) in (None, samples.binary(n))
-                    assert store.source(sha(samples.source(n))) in (None, samples.source(n))
-                    graph = store.graph(samples.graph_key(n))
+                    assert store.plans.binary(sha(samples.binary(n))) in (None, samples.binary(n))
+                    assert store.plans.source(sha(samples.source(n))) in (None, samples.source(n))
+                    graph = store.graphs.graph(samples.graph_key(n))
                     assert graph is None or (graph.text, graph.names) == (samples.graph(n), samples.names)
                 measured = {f"schedule {n}": float(n + 1) for n in range(20)}
-                for row in (t.measurement for t in store.trials(sha("segment"), samples.device.class_key)):
+                for row in (t.measurement for t in store.trials.trials(sha("segment"), samples.device.class_key)):
                     assert row == samples.measurement(row.schedule, measured[row.schedule])
-                for line in store.plans().items:
+                for line in store.plans.plans().items:
                     assert line.time_us == samples.plan(keys.index(line.plan_key)).time_us
         except DatabaseError:
             answers["refused"] += 1
@@ -182,21 +186,21 @@ def test_a_plan_whose_part_is_damaged_is_a_miss(
     samples.put(store)
     other = samples.put(store, 1)
     if known:
-        assert store.resolve(samples.request()) is not None
+        assert store.plans.resolve(samples.request()) is not None
     before = store.damaged().get(table, 0)
     part, column = (samples.binary(), "content") if table == "binaries" else (samples.source(), "text")
-    read = store.binary if table == "binaries" else store.source
+    read = store.plans.binary if table == "binaries" else store.plans.source
     _run(url, f"UPDATE {table} SET {column} = 'x' WHERE sha256 = :key", key=sha(part))
     if known:
         assert read(sha(part)) is None
     for _ in range(2):
-        assert store.resolve(samples.request()) is None
+        assert store.plans.resolve(samples.request()) is None
     assert store.damaged()[table] > before
-    found = store.resolve(samples.request(1))
+    found = store.plans.resolve(samples.request(1))
     assert found is not None
     assert found.plan_key == other
     samples.put(store)
-    assert store.resolve(samples.request()) is not None
+    assert store.plans.resolve(samples.request()) is not None
     assert read(sha(part)) == part
     assert read(sha("nothing")) is None, "what no plan needs is just not there"
 
@@ -205,19 +209,19 @@ def test_damage_that_nobody_reads_is_found_within_a_minute(url: str, samples: Sa
     now = 1e9
     with Store(url, clock=lambda: now) as store:
         samples.put(store)
-        assert store.resolve(samples.request()) is not None
+        assert store.plans.resolve(samples.request()) is not None
         _run(url, "UPDATE sources SET text = 'x'")
-        assert store.resolve(samples.request()) is not None, "not looked at at every hit"
-        now += WHOLE_SECONDS
-        assert store.resolve(samples.request()) is None
+        assert store.plans.resolve(samples.request()) is not None, "not looked at at every hit"
+        now += SECONDS
+        assert store.plans.resolve(samples.request()) is None
 
 
 def test_a_plan_that_was_stored_without_its_source_answers(store: Store, samples: Samples) -> None:
     """A search whose cache folder lost it: that is no damage."""
-    store.put_graph(samples.graph_key(), samples.graph(), samples.names)
+    store.graphs.put(samples.graph_key(), samples.graph(), samples.names)
     binaries = {sha(samples.binary()): samples.binary()}
-    store.store_plan(samples.request(), samples.plan(), "measured", binaries, {})
-    assert store.resolve(samples.request()) is not None
+    store.plans.put(samples.request(), samples.plan(), "measured", binaries, {})
+    assert store.plans.resolve(samples.request()) is not None
 
 
 def test_damaged_links_are_mended(store: Store, url: str, samples: Samples) -> None:
@@ -229,31 +233,31 @@ def test_damaged_links_are_mended(store: Store, url: str, samples: Samples) -> N
         _run(url, statement, other=sha(other), plan=samples.plan().plan_key)
     samples.put(store)
     _run(url, "UPDATE sources SET text = 'x' WHERE sha256 = :key", key=sha(samples.source(1)))
-    assert store.source(sha(samples.source(1))) is None
-    assert store.resolve(samples.request()) is not None, "it has nothing to do with that source"
-    assert store.resolve(samples.request(1)) is None
+    assert store.plans.source(sha(samples.source(1))) is None
+    assert store.plans.resolve(samples.request()) is not None, "it has nothing to do with that source"
+    assert store.plans.resolve(samples.request(1)) is None
 
 
 def test_a_damaged_operation_holds_up_nobody(sqlite_url: str) -> None:
     """Workers ask for the next one again and again: it is removed, told, and whoever waits for it is told."""
     with Store(sqlite_url) as store:
-        damaged, next_ = store.submit("plan", "first", priority=1), store.submit("plan", "second")
+        damaged, next_ = store.queue.submit("plan", "first", priority=1), store.queue.submit("plan", "second")
         _run(sqlite_url, "UPDATE operations SET created = 'x', attempt = 'y' WHERE id = :id", id=damaged.id)
         before = store.damaged().get("operations", 0)
-        assert store.operation(damaged.id) is None
-        leased = [store.lease("worker", 60.0) for _ in range(3)]
+        assert store.queue.operation(damaged.id) is None
+        leased = [store.queue.lease("worker", 60.0) for _ in range(3)]
         assert [o.id for o in leased if o is not None] == [next_.id]
         assert store.damaged()["operations"] > before
-        assert store.operation_counts()["running"] == 1
+        assert store.queue.counts()["running"] == 1
 
 
 def test_another_plan_answers_instead_of_one_whose_binary_is_damaged(store: Store, url: str, samples: Samples) -> None:
     samples.put(store)
     fast = samples.plan(binary=7).model_copy(update={"time_us": 0.5, "numerics": "exact"})
     binaries = {sha(samples.binary(7)): samples.binary(7)}
-    store.store_plan(samples.request(numerics="exact"), fast, "measured", binaries, {})
+    store.plans.put(samples.request(numerics="exact"), fast, "measured", binaries, {})
     _run(url, "UPDATE binaries SET size = 3 WHERE sha256 = :key", key=sha(samples.binary(7)))
-    found = store.resolve(samples.request())
+    found = store.plans.resolve(samples.request())
     assert found is not None
     assert found.plan_key == samples.plan().plan_key
 
@@ -277,22 +281,22 @@ def test_a_plan_whose_graph_is_damaged_is_a_miss(
     key = samples.put(store)
     other = samples.put(store, 1)
     if known:
-        assert store.resolve(samples.request()) is not None
+        assert store.plans.resolve(samples.request()) is not None
     values = {"other": samples.graph_key(1)} if ":other" in change else {}
     _run(url, f"UPDATE graphs SET {change} WHERE key = :key", key=samples.graph_key(), **values)
     before = store.damaged().get("graphs", 0)
     if known:
-        assert store.graph(samples.graph_key()) is None
+        assert store.graphs.graph(samples.graph_key()) is None
     with structlog.testing.capture_logs() as logs:
         for _ in range(2):
-            assert store.resolve(samples.request()) is None
+            assert store.plans.resolve(samples.request()) is None
     assert {(line["table"], line["key"]) for line in logs} == {("graphs", samples.graph_key())}
     assert store.damaged()["graphs"] > before
-    found = store.resolve(samples.request(1))
+    found = store.plans.resolve(samples.request(1))
     assert found is not None
     assert found.plan_key == other
-    store.put_graph(samples.graph_key(), samples.graph(), samples.names)
-    found = store.resolve(samples.request())
+    store.graphs.put(samples.graph_key(), samples.graph(), samples.names)
+    found = store.plans.resolve(samples.request())
     assert found is not None, "the plan was right, and answers again"
     assert found.plan_key == key
-    assert store.graph(samples.graph_key()) is not None
+    assert store.graphs.graph(samples.graph_key()) is not None

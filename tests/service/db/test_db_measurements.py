@@ -38,30 +38,30 @@ def test_measurements_come_back_as_they_went_in(store: Store, samples: Samples) 
         samples.measurement("c", status=Status.wrong_result, max_rel_error=1e300, race="0123"),
         conditioned(samples),
     ]
-    store.record(rows, "0.1.0")
-    assert [t.measurement for t in store.trials(sha("segment"), samples.device.class_key)] == rows
-    assert store.trials(sha("segment"), "cpu-other") == []
-    assert store.trials(sha("other"), samples.device.class_key) == []
-    store.record([])
+    store.trials.record(rows, "0.1.0")
+    assert [t.measurement for t in store.trials.trials(sha("segment"), samples.device.class_key)] == rows
+    assert store.trials.trials(sha("segment"), "cpu-other") == []
+    assert store.trials.trials(sha("other"), samples.device.class_key) == []
+    store.trials.record([])
 
 
 def test_every_try_is_kept(store: Store, samples: Samples) -> None:
     first, again = samples.measurement("a", 1.0), samples.measurement("a", 3.0)
     elsewhere = samples.measurement("a", 2.0, device_key="cpu-other")
     before = time.time()
-    store.record([first, elsewhere], "0.1.0")
-    store.record([again], "0.2.0")
-    trials = store.trials(sha("segment"))
+    store.trials.record([first, elsewhere], "0.1.0")
+    store.trials.record([again], "0.2.0")
+    trials = store.trials.trials(sha("segment"))
     assert [(t.measurement, t.version) for t in trials] == [(first, "0.1.0"), (elsewhere, "0.1.0"), (again, "0.2.0")]
     assert all(before <= t.created <= time.time() for t in trials)
-    assert [t.measurement for t in store.trials(sha("segment"), samples.device.class_key)] == [first, again]
+    assert [t.measurement for t in store.trials.trials(sha("segment"), samples.device.class_key)] == [first, again]
 
 
 def test_rows_of_before_there_were_races(url: str, samples: Samples) -> None:
     """Their checksums know of none."""
     row = samples.measurement("a", 1.0)
     with Store(url) as store:
-        store.record([row])
+        store.trials.record([row])
     database = Database(url)
     values = ("a", "ok", json.dumps(row.samples_us), row.max_rel_error, row.detail, row.compile_seconds, row.binary, "")
     old = checksum(row.segment_key, row.device_key, row.family, row.schedule, *values[1:])
@@ -69,7 +69,7 @@ def test_rows_of_before_there_were_races(url: str, samples: Samples) -> None:
         connection.execute(text("UPDATE measurements SET checksum = :old"), {"old": old})
     database.close()
     with Store(url) as store:
-        assert [t.measurement for t in store.trials(sha("segment"))] == [row]
+        assert [t.measurement for t in store.trials.trials(sha("segment"))] == [row]
 
 
 def test_rows_of_before_conditions_were_kept(url: str, samples: Samples) -> None:
@@ -90,12 +90,12 @@ def test_rows_of_before_conditions_were_kept(url: str, samples: Samples) -> None
         connection.execute(text(statement), values)
     database.close()
     with Store(url, upgrade=True) as store:
-        (old,) = store.trials(sha("segment"))
+        (old,) = store.trials.trials(sha("segment"))
         assert (old.measurement, old.version, old.created) == (row, "0.1.0", 5.0)
         assert (old.measurement.report, old.measurement.warm_us, old.measurement.toolchain) == (None, None, "")
         full = conditioned(samples)
-        store.record([full], "0.2.0")
-        found = store.trials(sha("segment"))
+        store.trials.record([full], "0.2.0")
+        found = store.trials.trials(sha("segment"))
         assert [t.measurement for t in found] == [row, full]
         assert found[1].conditions == Conditions("CUDA 13.0", "g++ 12.2", "0.2.0")
 
@@ -108,60 +108,60 @@ def test_a_damaged_condition_is_noticed(store: Store, url: str, samples: Samples
         ("origin", "'imported'"), ("warm_us", "NULL"), ("input_sets", "3"),
     ):  # fmt: skip
         segment = sha(column)
-        store.record([conditioned(samples, segment_key=segment)])
-        assert len(store.trials(segment)) == 1
+        store.trials.record([conditioned(samples, segment_key=segment)])
+        assert len(store.trials.trials(segment)) == 1
         with database.write() as connection:
             connection.execute(
                 text(f"UPDATE measurements SET {column} = {damaged} WHERE segment_key = :key"), {"key": segment}
             )
-        assert store.trials(segment) == [], column
+        assert store.trials.trials(segment) == [], column
     database.close()
 
 
 def test_trials_of_another_database_come_once(store: Store, samples: Samples) -> None:
     own, foreign = samples.measurement("a", 1.0), samples.measurement("a", 2.0, detail="with\0zero")
-    store.record([own], "0.1.0")
-    (here,) = store.trials(sha("segment"))
+    store.trials.record([own], "0.1.0")
+    (here,) = store.trials.trials(sha("segment"))
     there = [Trial(foreign, "0.3.0", 7.5), Trial(conditioned(samples, device_key="cpu-other"), "0.3.0", 8.5)]
-    assert store.import_trials([here, *there, there[0]]) == 2
-    assert store.import_trials([here, *there]) == 0
-    first, *imported = store.trials(sha("segment"))
+    assert store.trials.add([here, *there, there[0]]) == 2
+    assert store.trials.add([here, *there]) == 0
+    first, *imported = store.trials.trials(sha("segment"))
     assert first == here
     assert [(t.measurement.origin, t.version, t.created) for t in imported] == [
         ("imported", "0.3.0", 7.5),
         ("imported", "0.3.0", 8.5),
     ]
     assert imported[1].measurement == there[1].measurement.model_copy(update={"origin": "imported"})
-    assert store.import_trials(imported) == 0, "what was imported and exported again"
-    assert store.import_trials([Trial(foreign, "0.3.0", 7.6)]) == 1, "a later try"
+    assert store.trials.add(imported) == 0, "what was imported and exported again"
+    assert store.trials.add([Trial(foreign, "0.3.0", 7.6)]) == 1, "a later try"
 
 
 def test_segments_of_graphs(store: Store) -> None:
     for graph, segment in (("a", "one"), ("b", "one"), ("a", "two"), ("a", "one")):
-        store.put_segment(sha(graph), segment)
-    assert store.segments_of(sha("a")) == sorted((sha("one"), sha("two")))
-    assert store.segments_of(sha("b")) == [sha("one")]
-    assert store.segments_of(sha("c")) == []
-    assert store.segment(sha("one")) == "one"
-    assert store.segment(sha("three")) is None
+        store.segments.put(sha(graph), segment)
+    assert store.segments.of(sha("a")) == sorted((sha("one"), sha("two")))
+    assert store.segments.of(sha("b")) == [sha("one")]
+    assert store.segments.of(sha("c")) == []
+    assert store.segments.segment(sha("one")) == "one"
+    assert store.segments.segment(sha("three")) is None
 
 
 def test_compiler_output_of_any_kind_can_be_stored(store: Store, samples: Samples) -> None:
     noise = b"\xff\xfe\0 oops \xf0\x9f".decode("utf-8", "surrogateescape")
-    store.record([samples.measurement("a", status=Status.crashed, detail=noise)])
-    (row,) = store.trials(sha("segment"), samples.device.class_key)
+    store.trials.record([samples.measurement("a", status=Status.crashed, detail=noise)])
+    (row,) = store.trials.trials(sha("segment"), samples.device.class_key)
     assert row.measurement.detail == "??\ufffd oops ??"
 
 
 def test_devices(store: Store, samples: Samples) -> None:
-    store.put_device(samples.device)
-    (first,) = store.devices()
+    store.devices.put(samples.device)
+    (first,) = store.devices.devices()
     assert (first.class_key, first.device) == (samples.device.class_key, samples.device)
-    store.put_device(samples.device.model_copy(update={"ceilings": samples.ceilings}))
-    store.put_device(samples.device.model_copy(update={"driver": "2"}))
+    store.devices.put(samples.device.model_copy(update={"ceilings": samples.ceilings}))
+    store.devices.put(samples.device.model_copy(update={"driver": "2"}))
     other = samples.device.model_copy(update={"units": 64})
-    store.put_device(other)
-    last, updated = store.devices()
+    store.devices.put(other)
+    last, updated = store.devices.devices()
     assert last.device == other
     assert updated.device == samples.device.model_copy(update={"driver": "2", "ceilings": samples.ceilings})
     assert updated.first_seen == first.first_seen

@@ -19,17 +19,17 @@ from tuning_db.store import Store
 
 def test_a_stored_plan_comes_back(store: Store, samples: Samples) -> None:
     plan = samples.plan()
-    assert store.resolve(samples.request()) is None
+    assert store.plans.resolve(samples.request()) is None
     key = samples.put(store)
-    found = store.resolve(samples.request())
+    found = store.plans.resolve(samples.request())
     assert found is not None
     assert (found.plan_key, found.state, found.body) == (key, "measured", plan.model_dump_json().encode())
     assert key == plan.plan_key == sha(found.body)
     assert found.plan() == plan
-    assert store.plan(key) == found.body
-    assert store.binary(sha(samples.binary())) == samples.binary()
-    assert store.source(sha(samples.source())) == samples.source()
-    graph = store.graph(samples.graph_key())
+    assert store.plans.plan(key) == found.body
+    assert store.plans.binary(sha(samples.binary())) == samples.binary()
+    assert store.plans.source(sha(samples.source())) == samples.source()
+    graph = store.graphs.graph(samples.graph_key())
     assert graph is not None
     assert (graph.text, graph.names, graph.nodes, graph.ops) == (samples.graph(), samples.names, 2, ("exp",))
 
@@ -38,35 +38,36 @@ def test_which_requests_a_plan_answers(store: Store, samples: Samples) -> None:
     """Looking at an answer serves nobody: no hit."""
     key = samples.put(store)
     exact = samples.request(numerics="approximate", tenant="other")
-    assert store.answer(exact) is None
-    store.store_plan(exact, samples.plan(), "predicted", {}, {})
+    assert store.plans.answer(exact) is None
+    store.plans.put(exact, samples.plan(), "predicted", {}, {})
     samples.put(store, 1)
-    assert sorted(store.asked(key), key=lambda r: r.tenant) == [samples.request(), exact]
-    assert store.asked(sha("nothing")) == []
-    found = store.answer(exact, Conditions("other", "other", "other"))
+    assert sorted(store.plans.asked(key), key=lambda r: r.tenant) == [samples.request(), exact]
+    assert store.plans.asked(sha("nothing")) == []
+    found = store.plans.answer(exact, Conditions("other", "other", "other"))
     assert found is not None
     assert (found.plan_key, found.state) == (key, "predicted")
-    stale = store.answer(samples.request(), Conditions("other", "other", "other"))
+    stale = store.plans.answer(samples.request(), Conditions("other", "other", "other"))
     assert stale is not None
     assert stale.state == "stale"
-    store.flush_hits()
-    summary = store.summary(key)
+    store.plans.flush_hits()
+    summary = store.plans.summary(key)
     assert summary is not None
     assert summary.hits == 0
-    assert store.resolve(exact) is not None
-    store.flush_hits()
-    summary = store.summary(key)
+    assert store.plans.resolve(exact) is not None
+    store.plans.flush_hits()
+    summary = store.plans.summary(key)
     assert summary is not None
     assert summary.hits == 1
 
 
 def test_what_is_not_there_is_none(store: Store, samples: Samples) -> None:
     nothing = sha("nothing")
-    assert (store.plan(nothing), store.binary(nothing), store.source(nothing), store.graph(nothing)) == (None,) * 4
-    assert store.summary(nothing) is None
-    assert not store.evict(nothing)
-    assert not store.mark(samples.request(), "failed")
-    assert store.plans().items == []
+    assert store.plans.plan(nothing) is store.plans.binary(nothing) is store.plans.source(nothing) is None
+    assert store.graphs.graph(nothing) is None
+    assert store.plans.summary(nothing) is None
+    assert not store.plans.evict(nothing)
+    assert not store.plans.mark(samples.request(), "failed")
+    assert store.plans.plans().items == []
 
 
 @pytest.mark.parametrize(
@@ -83,8 +84,8 @@ def test_what_is_not_there_is_none(store: Store, samples: Samples) -> None:
 )
 def test_every_part_of_a_request_key_counts(store: Store, samples: Samples, changed: dict[str, object]) -> None:
     samples.put(store)
-    assert store.resolve(samples.request()) is not None
-    assert store.resolve(samples.request(**changed)) is None
+    assert store.plans.resolve(samples.request()) is not None
+    assert store.plans.resolve(samples.request(**changed)) is None
 
 
 def test_every_correctness_part_of_a_device_is_in_its_class(samples: Samples) -> None:
@@ -102,50 +103,50 @@ def test_a_changed_performance_part_makes_a_measured_plan_stale(store: Store, sa
     now = replace(then, **{changed: "other"})
 
     def state(conditions: Conditions | None) -> str:
-        found = store.resolve(samples.request(), conditions)
+        found = store.plans.resolve(samples.request(), conditions)
         assert found is not None
         assert found.plan_key == key
         return found.state
 
     assert (state(None), state(then), state(now)) == ("measured", "measured", "stale")
-    store.flush_hits()
+    store.plans.flush_hits()
     assert state(then) == "stale", "the reader that noticed wrote it down"
-    summary = store.summary(key)
+    summary = store.plans.summary(key)
     assert summary is not None
     assert summary.state == "stale"
-    assert store.mark(samples.request(), "measured", now)
+    assert store.plans.mark(samples.request(), "measured", now)
     assert (state(now), state(then)) == ("measured", "stale")
 
 
 def test_a_plan_that_failed_its_verification_is_a_miss(store: Store, samples: Samples) -> None:
     samples.put(store)
-    assert store.mark(samples.request(), "failed")
-    assert store.resolve(samples.request()) is None
+    assert store.plans.mark(samples.request(), "failed")
+    assert store.plans.resolve(samples.request()) is None
     samples.put(store)
-    assert store.resolve(samples.request()) is not None
+    assert store.plans.resolve(samples.request()) is not None
     with pytest.raises(ValueError, match="must be one of measured"):
-        store.mark(samples.request(), "best")  # pyright: ignore[reportArgumentType]
+        store.plans.mark(samples.request(), "best")  # pyright: ignore[reportArgumentType]
 
 
 def test_a_better_plan_replaces_the_answer_and_keeps_the_old_body(store: Store, samples: Samples) -> None:
     old = samples.put(store, family="naive")
-    store.resolve(samples.request())
+    store.plans.resolve(samples.request())
     new = samples.put(store)
-    found = store.resolve(samples.request())
+    found = store.plans.resolve(samples.request())
     assert found is not None
     assert found.plan_key == new != old
-    assert store.plan(old) is not None
-    store.flush_hits()
-    assert [(p.plan_key, p.hits) for p in store.plans().items] == [(new, 2)]
-    everything = {p.plan_key: p.state for p in store.plans(PlanFilter(superseded=True)).items}
+    assert store.plans.plan(old) is not None
+    store.plans.flush_hits()
+    assert [(p.plan_key, p.hits) for p in store.plans.plans().items] == [(new, 2)]
+    everything = {p.plan_key: p.state for p in store.plans.plans(PlanFilter(superseded=True)).items}
     assert everything == {new: "measured", old: None}
 
 
 def test_a_plan_for_another_request_is_refused(store: Store, samples: Samples) -> None:
     plan, binaries = samples.plan(), {sha(samples.binary()): samples.binary()}
     with pytest.raises(ValueError, match="put_graph comes first"):
-        store.store_plan(samples.request(), plan, "measured", binaries, {})
-    store.put_graph(samples.graph_key(), samples.graph(), samples.names)
+        store.plans.put(samples.request(), plan, "measured", binaries, {})
+    store.graphs.put(samples.graph_key(), samples.graph(), samples.names)
     for changed, message in (
         ({"graph_key": sha("other")}, "graph .* was asked for"),
         ({"device_key": "cpu-0"}, "device cpu-0 was asked for"),
@@ -154,41 +155,41 @@ def test_a_plan_for_another_request_is_refused(store: Store, samples: Samples) -
         ({"numerics": "sloppy"}, "looser than sloppy"),
     ):
         with pytest.raises(ValueError, match=message):
-            store.store_plan(samples.request(**changed), plan, "measured", binaries, {})
+            store.plans.put(samples.request(**changed), plan, "measured", binaries, {})
     with pytest.raises(ValueError, match="neither given nor stored"):
-        store.store_plan(samples.request(), plan, "measured", {}, {})
+        store.plans.put(samples.request(), plan, "measured", {}, {})
     with pytest.raises(ValueError, match="content hashes to"):
-        store.store_plan(samples.request(), plan, "measured", {sha(samples.binary()): b"other"}, {})
+        store.plans.put(samples.request(), plan, "measured", {sha(samples.binary()): b"other"}, {})
     with pytest.raises(ValueError, match="state must be one of"):
-        store.store_plan(samples.request(), plan, "fast", binaries, {})  # pyright: ignore[reportArgumentType]
-    assert store.plans(PlanFilter(superseded=True)).items == []
-    assert store.binary(sha(samples.binary())) is None, "a refused plan leaves nothing behind"
-    assert store.store_plan(samples.request(numerics="approximate"), plan, "predicted", binaries, {}) == plan.plan_key
+        store.plans.put(samples.request(), plan, "fast", binaries, {})  # pyright: ignore[reportArgumentType]
+    assert store.plans.plans(PlanFilter(superseded=True)).items == []
+    assert store.plans.binary(sha(samples.binary())) is None, "a refused plan leaves nothing behind"
+    assert store.plans.put(samples.request(numerics="approximate"), plan, "predicted", binaries, {}) == plan.plan_key
 
 
 def test_a_limit_of_memory_is_part_of_what_is_asked(store: Store, samples: Samples) -> None:
     """A plan answers every request whose limit it keeps to, whatever it was searched for."""
     plan = samples.plan().model_copy(update={"buffers": (Buffer(bytes=600), Buffer(bytes=400))})
     binaries = {sha(samples.binary()): samples.binary()}
-    store.put_graph(samples.graph_key(), samples.graph(), samples.names)
+    store.graphs.put(samples.graph_key(), samples.graph(), samples.names)
     with pytest.raises(ValueError, match="needs 1000 bytes of temporaries, and at most 999 were asked for"):
-        store.store_plan(samples.request(memory_bytes=999), plan, "measured", binaries, {})
+        store.plans.put(samples.request(memory_bytes=999), plan, "measured", binaries, {})
     limited = samples.request(memory_bytes=1000)
-    assert store.store_plan(limited, plan, "measured", binaries, {}) == plan.plan_key
-    assert store.asked(plan.plan_key) == [limited]
-    assert store.resolve(limited) is not None
+    assert store.plans.put(limited, plan, "measured", binaries, {}) == plan.plan_key
+    assert store.plans.asked(plan.plan_key) == [limited]
+    assert store.plans.resolve(limited) is not None
     for memory_bytes, due in ((None, True), (1000, False), (1001, True)):
-        found = store.resolve(samples.request(memory_bytes=memory_bytes))
+        found = store.plans.resolve(samples.request(memory_bytes=memory_bytes))
         assert found is not None
         assert (found.plan_key, found.due) == (plan.plan_key, due), "a search with more room may find a faster one"
-    assert store.resolve(samples.request(memory_bytes=999)) is None
-    store.store_plan(samples.request(), plan, "measured", binaries, {})
+    assert store.plans.resolve(samples.request(memory_bytes=999)) is None
+    store.plans.put(samples.request(), plan, "measured", binaries, {})
     for memory_bytes, fits in ((1, False), (999, False), (1000, True), (1001, True), (None, True)):
-        found = store.resolve(samples.request(memory_bytes=memory_bytes))
+        found = store.plans.resolve(samples.request(memory_bytes=memory_bytes))
         assert (found is not None) == fits, memory_bytes
     smaller = plan.model_copy(update={"buffers": ()})
-    store.store_plan(samples.request(memory_bytes=999), smaller, "measured", binaries, {})
-    own = store.resolve(samples.request(memory_bytes=999))
+    store.plans.put(samples.request(memory_bytes=999), smaller, "measured", binaries, {})
+    own = store.plans.resolve(samples.request(memory_bytes=999))
     assert own is not None
     assert own.plan_key == smaller.plan_key
 
@@ -202,11 +203,11 @@ def test_requests_without_a_limit_keep_their_keys() -> None:
 
 def test_graph_text_must_hash_to_its_key_and_names_may_change(store: Store, samples: Samples) -> None:
     with pytest.raises(ValueError, match="hashes to"):
-        store.put_graph(samples.graph_key(1), samples.graph(0), samples.names)
+        store.graphs.put(samples.graph_key(1), samples.graph(0), samples.names)
     strange = Names(("a'; DROP TABLE graphs; --", "\0\ud800\n"), ("ß\U0001f600",))
     for names in (samples.names, strange, strange):
-        store.put_graph(samples.graph_key(), samples.graph(), names)
-        graph = store.graph(samples.graph_key())
+        store.graphs.put(samples.graph_key(), samples.graph(), names)
+        graph = store.graphs.graph(samples.graph_key())
         assert graph is not None
         assert graph.names == names
 
@@ -214,49 +215,49 @@ def test_graph_text_must_hash_to_its_key_and_names_may_change(store: Store, samp
 def test_eviction_takes_what_only_this_plan_needs(store: Store, samples: Samples) -> None:
     first, second = samples.put(store, 0, binary=7), samples.put(store, 1, binary=7)
     alone = samples.put(store, 2)
-    assert store.evict(first)
-    assert store.plan(first) is None
-    assert store.resolve(samples.request(0)) is None
-    assert store.resolve(samples.request(1)) is not None
-    assert store.binary(sha(samples.binary(7))) == samples.binary(7), "the second plan needs it"
-    assert store.source(sha(samples.source(7))) == samples.source(7)
-    assert store.evict(second)
-    assert store.binary(sha(samples.binary(7))) is None
-    assert store.source(sha(samples.source(7))) is None
-    assert store.binary(sha(samples.binary(2))) is not None
-    assert not store.evict(first)
-    assert [p.plan_key for p in store.plans().items] == [alone]
+    assert store.plans.evict(first)
+    assert store.plans.plan(first) is None
+    assert store.plans.resolve(samples.request(0)) is None
+    assert store.plans.resolve(samples.request(1)) is not None
+    assert store.plans.binary(sha(samples.binary(7))) == samples.binary(7), "the second plan needs it"
+    assert store.plans.source(sha(samples.source(7))) == samples.source(7)
+    assert store.plans.evict(second)
+    assert store.plans.binary(sha(samples.binary(7))) is None
+    assert store.plans.source(sha(samples.source(7))) is None
+    assert store.plans.binary(sha(samples.binary(2))) is not None
+    assert not store.plans.evict(first)
+    assert [p.plan_key for p in store.plans.plans().items] == [alone]
 
 
 def test_hits_are_counted_in_memory_and_added_up(store: Store, url: str, samples: Samples) -> None:
     key = samples.put(store)
 
     def hits() -> tuple[int, bool]:
-        summary = store.summary(key)
+        summary = store.plans.summary(key)
         assert summary is not None
         return summary.hits, summary.last_hit is not None
 
     for _ in range(3):
-        store.resolve(samples.request())
-    store.resolve(samples.request(1))
-    store.flush_hits()
+        store.plans.resolve(samples.request())
+    store.plans.resolve(samples.request(1))
+    store.plans.flush_hits()
     assert hits() == (3, True)
     with Store(url) as other:
         for _ in range(4):
-            other.resolve(samples.request())
+            other.plans.resolve(samples.request())
     assert hits() == (7, True), "closing a store writes its counts"
 
 
 def test_hits_that_could_not_be_written_are_kept(store: Store, url: str, samples: Samples) -> None:
     key = samples.put(store)
-    store.resolve(samples.request())
+    store.plans.resolve(samples.request())
     database = Database(url)
     for old, new in (("requests", "elsewhere"), ("elsewhere", "requests")):
         with database.write() as connection:
             connection.execute(text(f"ALTER TABLE {old} RENAME TO {new}"))
-        store.flush_hits()
+        store.plans.flush_hits()
     database.close()
-    summary = store.summary(key)
+    summary = store.plans.summary(key)
     assert summary is not None
     assert summary.hits == 1
 
@@ -265,10 +266,10 @@ def test_the_thread_writes_hits_by_itself(sqlite_url: str, samples: Samples, mon
     monkeypatch.setattr("tuning_db.hits.FLUSH_SECONDS", 0.01)
     with Store(sqlite_url) as store:
         key = samples.put(store)
-        store.resolve(samples.request())
+        store.plans.resolve(samples.request())
         waited = threading.Event()
         for _ in range(1000):
-            summary = store.summary(key)
+            summary = store.plans.summary(key)
             if summary is not None and summary.hits:
                 return
             waited.wait(0.01)
@@ -277,8 +278,8 @@ def test_the_thread_writes_hits_by_itself(sqlite_url: str, samples: Samples, mon
 
 def test_a_list_shows_what_the_plan_says(store: Store, samples: Samples) -> None:
     key, plan = samples.put(store), samples.plan()
-    (line,) = store.plans().items
-    assert line == store.summary(key)
+    (line,) = store.plans.plans().items
+    assert line == store.plans.summary(key)
     for name in ("time_us", "spread", "unfused_us", "lower_bound_us", "copy_us", "search_gap", "graph_key", "numerics"):
         assert getattr(line, name) == getattr(plan, name)
     assert (line.plan_key, line.steps, line.families, line.dtypes) == (key, 1, ("pointwise",), ("f32",))
@@ -290,7 +291,7 @@ def test_filters(store: Store, samples: Samples) -> None:
     exp, tanh = samples.put(store, 0), samples.put(store, 1, op="tanh", family="naive")
 
     def shown(**chosen: str) -> set[str]:
-        return {p.plan_key for p in store.plans(PlanFilter(**chosen)).items}
+        return {p.plan_key for p in store.plans.plans(PlanFilter(**chosen)).items}
 
     assert shown() == {exp, tanh}
     assert shown(op="exp") == {exp}
@@ -310,7 +311,7 @@ def test_paging_shows_every_plan_once_while_plans_arrive(store: Store, samples: 
     seen: list[str] = []
     token: str | None = None
     for n in range(4):
-        page = store.plans(page_token=token, limit=2)
+        page = store.plans.plans(page_token=token, limit=2)
         seen += [p.plan_key for p in page.items]
         token = page.next_page_token
         samples.put(store, 100 + n)
@@ -327,7 +328,7 @@ def test_pages_part_plans_of_the_same_moment(
         seen: list[str] = []
         token: str | None = None
         while True:
-            page = store.plans(page_token=token, limit=2)
+            page = store.plans.plans(page_token=token, limit=2)
             seen += [p.plan_key for p in page.items]
             token = page.next_page_token
             if token is None:
@@ -339,10 +340,10 @@ def test_pages_part_plans_of_the_same_moment(
 def test_bad_page_tokens_are_refused(store: Store, samples: Samples) -> None:
     for n in range(3):
         samples.put(store, n)
-    token = store.plans(limit=1).next_page_token
+    token = store.plans.plans(limit=1).next_page_token
     assert token is not None
     with pytest.raises(ValueError, match="other filters"):
-        store.plans(PlanFilter(op="exp"), page_token=token)
+        store.plans.plans(PlanFilter(op="exp"), page_token=token)
     forged = [Position(float("nan"), "ab").token(PlanFilter()), Position(1.0, "'; --").token(PlanFilter())]
     for bad in (
         "",
@@ -358,10 +359,10 @@ def test_bad_page_tokens_are_refused(store: Store, samples: Samples) -> None:
         *forged,
     ):
         with pytest.raises(ValueError, match="page token"):
-            store.plans(page_token=bad)
+            store.plans.plans(page_token=bad)
     for limit in (0, -1, 1001):
         with pytest.raises(ValueError, match="limit must be"):
-            store.plans(limit=limit)
+            store.plans.plans(limit=limit)
 
 
 def test_many_threads_share_a_store(store: Store, samples: Samples) -> None:
@@ -371,10 +372,10 @@ def test_many_threads_share_a_store(store: Store, samples: Samples) -> None:
     def reader(n: int) -> None:
         try:
             for turn in range(25):
-                found = store.resolve(samples.request((n + turn) % 4))
+                found = store.plans.resolve(samples.request((n + turn) % 4))
                 if found is None or found.plan_key != plans[(n + turn) % 4]:
                     wrong.append(found)
-                store.record([samples.measurement(f"thread {n} turn {turn}", 1.0)])
+                store.trials.record([samples.measurement(f"thread {n} turn {turn}", 1.0)])
         except Exception as error:
             wrong.append(error)
 
@@ -384,20 +385,20 @@ def test_many_threads_share_a_store(store: Store, samples: Samples) -> None:
     for thread in threads:
         thread.join()
     assert wrong == []
-    store.flush_hits()
-    assert sum(p.hits for p in store.plans().items) == 8 * 25
-    assert len(store.trials(sha("segment"), samples.device.class_key)) == 8 * 25
+    store.plans.flush_hits()
+    assert sum(p.hits for p in store.plans.plans().items) == 8 * 25
+    assert len(store.trials.trials(sha("segment"), samples.device.class_key)) == 8 * 25
 
 
 def test_keys_by_their_beginnings(store: Store) -> None:
     """Plan keys are found by their first 4 to 64 digits, by the index of either database; wildcards are refused."""
     beginning, keys = store_alike(store)
-    assert store.plan_keys(beginning) == keys
-    assert store.plan_keys(beginning, 1) == keys[:1]
+    assert store.plans.keys(beginning) == keys
+    assert store.plans.keys(beginning, 1) == keys[:1]
     for key in keys:
-        assert store.plan_keys(key) == store.plan_keys(key[:40]) == [key]
-    assert store.plan_keys("f" * 64) == store.plan_keys("0123456789") == []
+        assert store.plans.keys(key) == store.plans.keys(key[:40]) == [key]
+    assert store.plans.keys("f" * 64) == store.plans.keys("0123456789") == []
     wild = ("%%%%", "____", f"{beginning}%", f"{beginning}\n")
     for prefix in (*wild, beginning[:3], beginning + "F", "", "a" * 65):
         with pytest.raises(ValueError, match="expected 4 to 64 hexadecimal digits"):
-            store.plan_keys(prefix)
+            store.plans.keys(prefix)

@@ -10,7 +10,7 @@ import pytest
 
 from tuning_db.errors import QueueFull
 from tuning_db.operation import Operation
-from tuning_db.operations import MAX_ATTEMPTS
+from tuning_db.operations import MAX_ATTEMPTS, Operations
 from tuning_db.store import Store
 
 Worker = Callable[..., "subprocess.Popen[str]"]
@@ -34,7 +34,7 @@ def clock() -> Clock:
 @pytest.fixture
 def queue(url: str, clock: Clock):  # type: ignore[no-untyped-def]
     with Store(url, clock=clock) as store:
-        yield store
+        yield store.queue
 
 
 def _leased(operation: Operation | None) -> Operation:
@@ -53,7 +53,7 @@ def _tell(process: "subprocess.Popen[str]") -> None:
     process.stdin.flush()
 
 
-def test_the_life_of_an_operation(queue: Store, clock: Clock) -> None:
+def test_the_life_of_an_operation(queue: Operations, clock: Clock) -> None:
     job = queue.submit("tune", '{"graph": "é"}')
     assert (job.state, job.token, job.attempt, job.created) == ("queued", 0, 0, 1000.0)
     assert queue.operation(job.id) == job
@@ -74,16 +74,16 @@ def test_the_life_of_an_operation(queue: Store, clock: Clock) -> None:
     assert not queue.finish(job.id, "w1", 1, error="again")
     assert queue.renew(job.id, "w1", 1, 10.0) is None
     assert queue.operation(job.id) == done
-    assert queue.operation_counts() == {"queued": 0, "running": 0, "done": 1, "failed": 0, "cancelled": 0}
+    assert queue.counts() == {"queued": 0, "running": 0, "done": 1, "failed": 0, "cancelled": 0}
 
 
-def test_finish_takes_exactly_one_outcome(queue: Store) -> None:
+def test_finish_takes_exactly_one_outcome(queue: Operations) -> None:
     for outcome in ({}, {"result": "a", "error": "b"}, {"result": "", "cancelled": True}):
         with pytest.raises(ValueError, match="exactly one"):
             queue.finish("x", "w", 1, **outcome)  # type: ignore[arg-type]
 
 
-def test_priority_then_age(queue: Store, clock: Clock) -> None:
+def test_priority_then_age(queue: Operations, clock: Clock) -> None:
     for name, priority in (("a", 0), ("b", 5), ("c", 0), ("d", 5), ("e", -1)):
         queue.submit("tune", name, priority=priority)
         clock.now += 1
@@ -91,14 +91,14 @@ def test_priority_then_age(queue: Store, clock: Clock) -> None:
     assert order == ["b", "d", "a", "c", "e"]
 
 
-def test_kinds(queue: Store) -> None:
+def test_kinds(queue: Operations) -> None:
     queue.submit("tune", "1")
     assert queue.lease("w", 10.0, kinds=["verify"]) is None
     assert queue.lease("w", 10.0, kinds=[]) is None
     assert _leased(queue.lease("w", 10.0, kinds=["verify", "tune"])).payload == "1"
 
 
-def test_equal_requests_join_until_the_job_is_done(queue: Store) -> None:
+def test_equal_requests_join_until_the_job_is_done(queue: Operations) -> None:
     first = queue.submit("tune", "1", "same")
     assert queue.submit("tune", "2", "same").id == first.id
     assert queue.submit("tune", "3", "other").id != first.id
@@ -112,7 +112,7 @@ def test_equal_requests_join_until_the_job_is_done(queue: Store) -> None:
     assert queue.submit("tune", "7", "same").id != first.id
 
 
-def test_a_full_queue_refuses_new_jobs_but_lets_equal_ones_join(queue: Store) -> None:
+def test_a_full_queue_refuses_new_jobs_but_lets_equal_ones_join(queue: Operations) -> None:
     first = queue.submit("tune", "1", "same", limit=2)
     queue.submit("tune", "2", limit=2)
     with pytest.raises(QueueFull, match="2 operations are waiting"):
@@ -120,10 +120,10 @@ def test_a_full_queue_refuses_new_jobs_but_lets_equal_ones_join(queue: Store) ->
     assert queue.submit("tune", "1", "same", limit=2).id == first.id
     _leased(queue.lease("w", 10.0))
     queue.submit("tune", "3", limit=2)
-    assert queue.operation_counts()["queued"] == 2
+    assert queue.counts()["queued"] == 2
 
 
-def test_cancel(queue: Store) -> None:
+def test_cancel(queue: Operations) -> None:
     waiting, running = queue.submit("tune", "1", "a"), queue.submit("tune", "2", "b", priority=1)
     held = _leased(queue.lease("w", 10.0))
     assert held.id == running.id
@@ -137,7 +137,9 @@ def test_cancel(queue: Store) -> None:
     assert queue.cancel("unknown") is None
 
 
-def test_an_expired_lease_goes_to_another_worker_and_the_stale_one_writes_nothing(queue: Store, clock: Clock) -> None:
+def test_an_expired_lease_goes_to_another_worker_and_the_stale_one_writes_nothing(
+    queue: Operations, clock: Clock
+) -> None:
     job = queue.submit("tune", "1")
     stale = _leased(queue.lease("w1", 10.0))
     clock.now += 10.5
@@ -156,7 +158,7 @@ def test_an_expired_lease_goes_to_another_worker_and_the_stale_one_writes_nothin
     assert queue.finish(job.id, "w2", fresh.token, result="right")
 
 
-def test_the_same_worker_name_does_not_pass_for_the_fresh_lease(queue: Store, clock: Clock) -> None:
+def test_the_same_worker_name_does_not_pass_for_the_fresh_lease(queue: Operations, clock: Clock) -> None:
     job = queue.submit("tune", "1")
     stale = _leased(queue.lease("w", 10.0))
     clock.now += 11
@@ -165,7 +167,7 @@ def test_the_same_worker_name_does_not_pass_for_the_fresh_lease(queue: Store, cl
     assert queue.finish(job.id, "w", fresh.token, result="right")
 
 
-def test_attempts_are_limited(queue: Store, clock: Clock) -> None:
+def test_attempts_are_limited(queue: Operations, clock: Clock) -> None:
     job = queue.submit("tune", "1", "same")
     for attempt in range(1, MAX_ATTEMPTS + 1):
         assert _leased(queue.lease(f"w{attempt}", 10.0)).attempt == attempt
@@ -177,7 +179,7 @@ def test_attempts_are_limited(queue: Store, clock: Clock) -> None:
     assert queue.submit("tune", "1", "same").id != job.id
 
 
-def test_a_lost_worker_and_a_cancelled_job(queue: Store, clock: Clock) -> None:
+def test_a_lost_worker_and_a_cancelled_job(queue: Operations, clock: Clock) -> None:
     job = queue.submit("tune", "1")
     queue.lease("w1", 10.0)
     queue.cancel(job.id)
@@ -186,7 +188,7 @@ def test_a_lost_worker_and_a_cancelled_job(queue: Store, clock: Clock) -> None:
     assert _leased(queue.operation(job.id)).state == "cancelled"
 
 
-def test_release_gives_back_without_counting(queue: Store) -> None:
+def test_release_gives_back_without_counting(queue: Operations) -> None:
     job = queue.submit("tune", "1")
     for _ in range(MAX_ATTEMPTS + 2):
         held = _leased(queue.lease("w", 10.0))
@@ -195,12 +197,12 @@ def test_release_gives_back_without_counting(queue: Store) -> None:
     assert _leased(queue.operation(job.id)).state == "queued"
 
 
-def test_forgetting_old_operations(queue: Store, clock: Clock) -> None:
+def test_forgetting_old_operations(queue: Operations, clock: Clock) -> None:
     old, kept = queue.submit("tune", "1"), queue.submit("tune", "2")
     queue.cancel(old.id)
     clock.now += 100
-    assert queue.forget_operations(200.0) == 0
-    assert queue.forget_operations(50.0) == 1
+    assert queue.forget(200.0) == 0
+    assert queue.forget(50.0) == 1
     assert queue.operation(old.id) is None
     assert queue.operations() == [kept]
     assert queue.operations(["running"]) == []
@@ -209,24 +211,24 @@ def test_forgetting_old_operations(queue: Store, clock: Clock) -> None:
 def test_failures_are_given_out_once(url: str) -> None:
     with Store(url) as store, Store(url) as other:
         for n in range(40):
-            store.submit("tune", str(n))
+            store.queue.submit("tune", str(n))
         for n in range(40):
-            held = _leased(store.lease("w", 60.0))
+            held = _leased(store.queue.lease("w", 60.0))
             result, error = ("{}", None) if n % 4 == 0 else (None, held.payload)
-            assert store.finish(held.id, "w", held.token, result=result, error=error)
+            assert store.queue.finish(held.id, "w", held.token, result=result, error=error)
         with ThreadPoolExecutor(8) as pool:
-            asked = [pool.submit(who.newly_failed) for who in (store, other) * 4]
+            asked = [pool.submit(who.queue.newly_failed) for who in (store, other) * 4]
             found = [error for some in asked for error in some.result(60)]
         assert sorted(found, key=int) == [str(n) for n in range(40) if n % 4]
-        assert store.newly_failed() == []
-        store.submit("tune", "late")
-        held = _leased(store.lease("w", 60.0))
-        assert store.newly_failed() == []
-        assert store.finish(held.id, "w", held.token, error="late")
-        assert other.newly_failed() == ["late"]
+        assert store.queue.newly_failed() == []
+        store.queue.submit("tune", "late")
+        held = _leased(store.queue.lease("w", 60.0))
+        assert store.queue.newly_failed() == []
+        assert store.queue.finish(held.id, "w", held.token, error="late")
+        assert other.queue.newly_failed() == ["late"]
 
 
-def test_text_that_a_database_cannot_hold(queue: Store) -> None:
+def test_text_that_a_database_cannot_hold(queue: Operations) -> None:
     for bad in ("\0", "\ud800"):
         for arguments in ((bad, "{}"), ("tune", bad), ("tune", "{}", bad)):
             with pytest.raises(ValueError, match="NUL or a lone surrogate"):
@@ -238,7 +240,7 @@ def test_text_that_a_database_cannot_hold(queue: Store) -> None:
 
 
 def test_processes_lose_no_job_and_do_none_twice(store: Store, url: str, worker: Worker) -> None:
-    jobs = [store.submit("tune", str(n)) for n in range(500)]
+    jobs = [store.queue.submit("tune", str(n)) for n in range(500)]
     workers = [worker("drain", url, f"w{n}") for n in range(4)]
     for process in workers:
         assert _line(process) == "ready"
@@ -249,40 +251,40 @@ def test_processes_lose_no_job_and_do_none_twice(store: Store, url: str, worker:
     done = Counter(payload for output in outputs for payload in output)
     assert done == Counter(str(n) for n in range(500))
     assert sum(1 for output in outputs if output) > 1, "one process did everything: nothing was tested"
-    assert store.operation_counts()["done"] == 500
-    final = _leased(store.operation(jobs[7].id))
+    assert store.queue.counts()["done"] == 500
+    final = _leased(store.queue.operation(jobs[7].id))
     assert (final.token, final.attempt) == (1, 1)
     assert final.result == f"{final.owner}: 7"
 
 
 def test_a_killed_worker_loses_its_job_to_another(store: Store, url: str, worker: Worker) -> None:
-    job = store.submit("tune", "1")
+    job = store.queue.submit("tune", "1")
     killed = worker("hold", url, "w1")
     assert _line(killed) == f"{job.id} 1"
     killed.kill()
     assert killed.wait() == -9
     again: Operation | None = None
     for _ in range(200):
-        again = store.lease("w2", 60.0)
+        again = store.queue.lease("w2", 60.0)
         if again is not None:
             break
         time.sleep(0.02)
     assert again is not None
     assert (again.id, again.token, again.attempt) == (job.id, 2, 2)
-    assert store.finish(job.id, "w2", 2, result="right")
+    assert store.queue.finish(job.id, "w2", 2, result="right")
 
 
 def test_a_stale_process_writes_nothing(store: Store, url: str, worker: Worker) -> None:
-    job = store.submit("tune", "1")
+    job = store.queue.submit("tune", "1")
     stale = worker("hold", url, "w1")
     assert _line(stale) == f"{job.id} 1"
     again: Operation | None = None
     while again is None:
-        again = store.lease("w2", 60.0)
+        again = store.queue.lease("w2", 60.0)
         time.sleep(0.02)
     _tell(stale)
     assert _line(stale) == "False False False"
-    after = _leased(store.operation(job.id))
+    after = _leased(store.queue.operation(job.id))
     assert (after.owner, after.progress, after.result, after.state) == ("w2", "", None, "running")
 
 
@@ -298,7 +300,7 @@ def test_acknowledged_rows_survive_a_kill(store: Store, url: str, worker: Worker
         assert process.wait() == -9
         acknowledged = {int(line) for line in lines}
         stored = {
-            int(row.schedule) for row in (t.measurement for t in store.trials("s", "d")) if row.family == f"f{turn}"
+            int(t.measurement.schedule) for t in store.trials.trials("s", "d") if t.measurement.family == f"f{turn}"
         }
         assert acknowledged <= stored
         assert len(stored - acknowledged) <= 1, "committed, but killed before it could say so"

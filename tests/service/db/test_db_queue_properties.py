@@ -62,7 +62,7 @@ class QueueMachine(RuleBasedStateMachine):
     )
     def submit(self, key: str | None, priority: int, device: str | None) -> str:
         self.now += 1e-3  # so that age has an order
-        job = self.store.submit("tune", "{}", key, device_key=device, priority=priority)
+        job = self.store.queue.submit("tune", "{}", key, device_key=device, priority=priority)
         equal = [i for i, m in self.model.items() if key is not None and m.key == key and m.is_open and not m.cancel]
         if equal:
             assert [job.id] == equal
@@ -80,7 +80,7 @@ class QueueMachine(RuleBasedStateMachine):
     @rule(owner=st.sampled_from(["w1", "w2"]))
     def abandon(self, owner: str) -> None:
         mine = {i for i, m in self.model.items() if m.holder is not None and m.holder[0] == owner}
-        assert {job.id for job in self.store.abandon(owner)} == mine
+        assert {job.id for job in self.store.queue.abandon(owner)} == mine
         for i in mine:
             self.lose(self.model[i])
 
@@ -88,7 +88,7 @@ class QueueMachine(RuleBasedStateMachine):
     def look(self, known: list[str]) -> None:
         ready = [m for m in self.model.values() if m.state == "queued" and m.not_before <= self.now]
         wanted = {m.device for m in ready if m.device is not None and m.device not in known}
-        assert set(self.store.waiting_devices(("tune",), known)) == wanted
+        assert set(self.store.queue.waiting_devices(("tune",), known)) == wanted
 
     @rule(target=held, owner=st.sampled_from(["w1", "w2"]), devices=st.sampled_from([None, [], ["x"], ["x", "y"]]))
     def lease(self, owner: str, devices: list[str] | None) -> object:
@@ -97,7 +97,7 @@ class QueueMachine(RuleBasedStateMachine):
                 self.lose(model)
         able = lambda m: devices is None or m.device is None or m.device in devices  # noqa: E731
         waiting = [i for i, m in self.model.items() if m.state == "queued" and m.not_before <= self.now and able(m)]
-        got = self.store.lease(owner, SECONDS, devices=devices)
+        got = self.store.queue.lease(owner, SECONDS, devices=devices)
         if not waiting:
             assert got is None
             return multiple()
@@ -112,7 +112,7 @@ class QueueMachine(RuleBasedStateMachine):
     @rule(lease=held)
     def renew(self, lease: tuple[str, str, int]) -> None:
         model = self.model[lease[0]]
-        renewed = self.store.renew(*lease, SECONDS)
+        renewed = self.store.queue.renew(*lease, SECONDS)
         assert (renewed is not None) == (model.holder == lease[1:])
         if renewed is not None:
             assert renewed.cancel_requested == model.cancel
@@ -122,7 +122,7 @@ class QueueMachine(RuleBasedStateMachine):
     def finish(self, lease: tuple[str, str, int], result: str) -> None:
         model = self.model[lease[0]]
         outcome = {"done": {"result": "r"}, "failed": {"error": "e"}, "cancelled": {"cancelled": True}}[result]
-        finished = self.store.finish(*lease, **outcome)  # type: ignore[arg-type]
+        finished = self.store.queue.finish(*lease, **outcome)  # type: ignore[arg-type]
         assert finished == (model.holder == lease[1:])
         if finished:
             model.state, model.holder = result, None
@@ -130,7 +130,7 @@ class QueueMachine(RuleBasedStateMachine):
     @rule(lease=consumes(held))
     def release(self, lease: tuple[str, str, int]) -> None:
         model = self.model[lease[0]]
-        released = self.store.release(*lease)
+        released = self.store.queue.release(*lease)
         assert released == (model.holder == lease[1:])
         if released:
             model.state, model.holder, model.attempt = "queued", None, model.attempt - 1
@@ -142,7 +142,7 @@ class QueueMachine(RuleBasedStateMachine):
             model.cancel = True
         if model.state == "queued":
             model.state = "cancelled"
-        cancelled = self.store.cancel(job)
+        cancelled = self.store.queue.cancel(job)
         assert cancelled is not None
         assert (cancelled.state, cancelled.cancel_requested) == (model.state, model.cancel)
 
@@ -152,7 +152,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     @invariant()
     def nothing_is_lost(self) -> None:
-        stored = {job.id: job.state for job in self.store.operations()}
+        stored = {job.id: job.state for job in self.store.queue.operations()}
         assert stored == {i: m.state for i, m in self.model.items()}
 
 

@@ -59,7 +59,7 @@ def test_reopening_keeps_everything(url: str, samples: Samples) -> None:
     with Store(url) as store:
         key = samples.put(store)
     with Store(url) as store:
-        assert store.plan(key) is not None
+        assert store.plans.plan(key) is not None
 
 
 def test_sqlite_is_set_up_for_many_processes(sqlite_url: str) -> None:
@@ -96,8 +96,8 @@ def test_an_older_sqlite_file_is_upgraded_after_a_copy(sqlite_url: str, samples:
     assert schema.revision_of(sqlite_url) == "0001"
     with Store(sqlite_url) as store:
         assert store.revision() == revisions()[-1]
-        assert store.source(sha("old")) == "old"
-        store.submit("tune", "{}")
+        assert store.plans.source(sha("old")) == "old"
+        store.queue.submit("tune", "{}")
     (copy,) = _path(sqlite_url).parent.glob("*.backup")
     assert copy.name.startswith("fuseplan.db.0001.")
     with closing(sqlite3.connect(copy)) as backup:
@@ -157,14 +157,14 @@ def test_answers_of_before_keep_answering(url: str, samples: Samples) -> None:
     database.close()
     now = Conditions.of_plan(samples.plan())
     with Store(url, upgrade=True) as store:
-        found = {n: store.resolve(samples.request(n), now, 30.0) for n in range(4)}
+        found = {n: store.plans.resolve(samples.request(n), now, 30.0) for n in range(4)}
         assert [None if f is None else (f.state, f.due) for f in found.values()] == [
             ("measured", False),
             ("measured", True),
             ("predicted", True),
             None,
         ]
-        fits = {m: store.answer(samples.request(memory_bytes=m), now) is not None for m in (99, 100)}
+        fits = {m: store.plans.answer(samples.request(memory_bytes=m), now) is not None for m in (99, 100)}
         assert fits == {99: False, 100: True}
 
 
@@ -182,9 +182,9 @@ def test_operations_that_failed_before_are_not_counted_now(url: str) -> None:
             connection.execute(text(row), {"id": state, "state": state, "error": "before"})
     database.close()
     with Store(url, upgrade=True) as store:
-        assert store.newly_failed() == []
-        assert store.finish("running", "w", 1, error="now")
-        assert store.newly_failed() == ["now"]
+        assert store.queue.newly_failed() == []
+        assert store.queue.finish("running", "w", 1, error="now")
+        assert store.queue.newly_failed() == ["now"]
 
 
 def test_an_upgrade_that_fails_leaves_the_old_tables(
@@ -210,7 +210,7 @@ def test_an_older_postgresql_database_is_upgraded_only_when_told(postgres_url: s
         Store(postgres_url)
     with Store(postgres_url, upgrade=True) as store:
         assert store.revision() == NEWEST
-        assert store.source(sha("old")) == "old"
+        assert store.plans.source(sha("old")) == "old"
     Store(postgres_url).close()
 
 
@@ -267,7 +267,7 @@ def test_a_database_that_goes_away_is_an_error_not_a_miss(store: Store, url: str
         connection.execute(text("ALTER TABLE requests RENAME TO elsewhere"))
     database.close()
     with pytest.raises(DatabaseError):
-        store.resolve(samples.request())
+        store.plans.resolve(samples.request())
 
 
 def test_processes_that_create_one_database_at_once(url: str, worker: Callable[..., "subprocess.Popen[str]"]) -> None:
@@ -289,12 +289,12 @@ def test_opening_a_database_twice_leaves_the_locks_of_the_first(
 ) -> None:
     """Else the next process to end takes itself for the last one, and removes the log that the first still writes."""
     with Store(sqlite_url) as store:
-        store.submit("tune", "before")
+        store.queue.submit("tune", "before")
         Store(sqlite_url).close()
         for n in range(2):
             assert worker("submit", sqlite_url, f"elsewhere {n}").wait(60) == 0
-            store.submit("tune", f"here {n}")
-        here = {job.payload for job in store.operations()}
+            store.queue.submit("tune", f"here {n}")
+        here = {job.payload for job in store.queue.operations()}
         assert here == {"before", "elsewhere 0", "here 0", "elsewhere 1", "here 1"}
         with closing(sqlite3.connect(_path(sqlite_url))) as other:
             assert other.execute("SELECT count(*) FROM operations").fetchone() == (5,)

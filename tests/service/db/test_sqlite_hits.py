@@ -1,4 +1,5 @@
-"""Hits that sqlite3 alone reads: what `Store.resolve` gives, or nothing; and nothing is done that a store would not."""
+"""Hits that sqlite3 alone reads: what `Store.plans.resolve` gives, or nothing; nothing is done that a store
+would not."""
 
 import random
 import sqlite3
@@ -74,7 +75,7 @@ def test_it_gives_what_a_store_gives_or_nothing(tmp_path: Path, samples: Samples
                 plan = plan_of(samples, time_us, numerics, bytes_, drawn.choice((NOW, NOW, LATER)).version)
                 put(store, samples, request, plan, drawn.choice((WHOLE, WHOLE, CUT)), only_better=drawn.random() < 0.5)
                 if drawn.random() < 0.2:
-                    store.mark(request, drawn.choice(("stale", "failed", "measured")), NOW)
+                    store.plans.mark(request, drawn.choice(("stale", "failed", "measured")), NOW)
         damage = drawn.choice([*DAMAGE, *[None] * len(DAMAGE)])
         if damage:
             with closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as connection:
@@ -86,7 +87,7 @@ def test_it_gives_what_a_store_gives_or_nothing(tmp_path: Path, samples: Samples
             found = read(url, request, now, seconds)
             after = counted(url)
             with Store(url) as store, structlog.testing.capture_logs() as logs:
-                expected = store.resolve(request, now, seconds)
+                expected = store.plans.resolve(request, now, seconds)
             if found is None:
                 assert after == before
                 assert expected is None or expected.due or expected.state == "stale" or logs
@@ -117,9 +118,9 @@ def test_a_failure_that_settles_a_request_is_left_to_a_store(sqlite_url: str, sa
     with Store(sqlite_url) as store:
         store.seal()
         put(store, samples, samples.request(), plan_of(samples, 1.0), CUT)
-        store.put_failure(samples.request(), NOW, 60.0, "{}")
+        store.failures.put(samples.request(), NOW, 60.0, "{}")
         assert read(sqlite_url, samples.request(), NOW, 60.0) is None
-        found = store.resolve(samples.request(), NOW, 60.0)
+        found = store.plans.resolve(samples.request(), NOW, 60.0)
         assert found is not None and not found.due
 
 
