@@ -317,7 +317,7 @@ def test_a_layout_that_takes_too_long_is_given_up(tmp_path: Path) -> None:
 
 def test_a_graph_that_is_not_stored_any_more_leaves_the_rest(service: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     plan_key = store_plan(service.store, chain())
-    monkeypatch.setattr(service.store, "graph", lambda _: None)
+    monkeypatch.setattr(service.store.graphs, "graph", lambda _: None)
     shown = page(service, f"/plans/{plan_key}")
     assert "no longer stored" in shown.text
     for part in ("graph", "text"):
