@@ -43,7 +43,7 @@ test-gpu: $(GPU_ENV) compiler ## Run every family and every emulated instruction
 	  FUSEPLAN_NEED_GPU=1 FUSEPLAN_GPU_RESULTS=benchmarks/results/gpu_tests.json $(GPU_RUN) -m pytest tests/gpu $$parallel $(ARGS)
 
 soak: $(VENV)/.test compiler ## Run the random-graph tests on 2,000 graphs, plan the whole corpus small, 1,000 faulty trials, 200 kills, 500 searches, unpack an image
-	@FUSEPLAN_RANDOM_GRAPHS=2000 FUSEPLAN_FAULTY_TRIALS=1000 FUSEPLAN_KILLS=200 FUSEPLAN_SEARCHES=500 FUSEPLAN_UNPACK_IMAGE=1 $(BIN)/python -m pytest -m "soak or sweep" --timeout=7200 $(ARGS)
+	@FUSEPLAN_RANDOM_GRAPHS=2000 FUSEPLAN_FAULTY_TRIALS=1000 FUSEPLAN_KILLS=200 FUSEPLAN_SEARCHES=500 FUSEPLAN_UNPACK_IMAGE=1 $(BIN)/python -m pytest -m "soak or sweep or turn" --timeout=7200 $(ARGS)
 
 	@$(MAKE) --no-print-directory soak-lowest soak-newest
 

@@ -1,5 +1,6 @@
 """Fixtures of all test folders: golden files, and a garbage collector that old objects do not slow down."""
 
+import compileall
 import gc
 import os
 import secrets
@@ -11,7 +12,10 @@ from pathlib import Path
 import pytest
 
 from testing.objects import VARIABLE, Keeping, objects
-from tests.support.whole import SEED, WHOLE, some
+from tests.support.whole import SEED, WHOLE, in_turn, some
+
+ROOT = Path(__file__).resolve().parent.parent
+KEEPING = Keeping()
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -20,15 +24,14 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ.setdefault(SEED, str(secrets.randbelow(10**6)))
     if VARIABLE not in os.environ and hasattr(config, "cache"):
         os.environ[VARIABLE] = str(config.cache.mkdir("objects"))
+    if "PYTEST_XDIST_WORKER" not in os.environ:  # children write no bytecode, and start by the hundred
+        compileall.compile_dir(ROOT / "codegen" / "child", quiet=2)
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
     """Bounds what the next run finds; the process that began the run does so, last."""
     if "PYTEST_XDIST_WORKER" not in os.environ and VARIABLE in os.environ:
         objects().trim()
-
-
-KEEPING = Keeping()
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -50,22 +53,28 @@ def pytest_report_header(config: pytest.Config) -> str:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leaves out what is not drawn of tests marked `sweep(share)`, unless somebody names tests."""
+    """Leaves out what is not drawn of tests marked `sweep(share)` or `turn(name)`, unless somebody names tests."""
     if WHOLE or any("::" in argument for argument in config.args):
         return
     sweeps: dict[str, list[pytest.Item]] = defaultdict(list)
+    turns: dict[str, dict[str, list[pytest.Item]]] = defaultdict(lambda: defaultdict(list))
     for item in items:
+        test = item.nodeid.partition("[")[0]
         if item.get_closest_marker("sweep"):
-            sweeps[item.nodeid.partition("[")[0]].append(item)
-    kept: set[pytest.Item] = set()
+            sweeps[test].append(item)
+        if turn := item.get_closest_marker("turn"):
+            turns[turn.args[0]][test].append(item)
+    left: set[pytest.Item] = set()
     for name, of in sweeps.items():
         marker = of[0].get_closest_marker("sweep")
         assert marker is not None
-        kept.update(some(of, ceil(marker.args[0] * len(of)), name))
-    left = [item for item in items if item.get_closest_marker("sweep") and item not in kept]
+        left |= {*of} - {*some(of, ceil(marker.args[0] * len(of)), name)}
+    for name, tests in turns.items():
+        drawn = in_turn(sorted(tests), 1, name)
+        left.update(item for test, of in tests.items() if test not in drawn for item in of)
     if left:
-        config.hook.pytest_deselected(items=left)
-        items[:] = [item for item in items if item not in set(left)]
+        config.hook.pytest_deselected(items=[item for item in items if item in left])
+        items[:] = [item for item in items if item not in left]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

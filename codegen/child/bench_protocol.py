@@ -13,7 +13,7 @@ from codegen.child.case import Verdict, verdict_message
 from codegen.child.serve import Channel
 from codegen.timing.protocol import Timing
 from fusion_ir.accuracy.tolerance import Order
-from fusion_ir.records import Status
+from fusion_ir.status import Status
 
 C = TypeVar("C")
 

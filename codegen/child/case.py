@@ -10,8 +10,8 @@ import numpy as np
 from fusion_ir.accuracy.comparison import Reference, compare
 from fusion_ir.accuracy.tolerance import Order, reference, strictest
 from fusion_ir.core.graph import Graph
-from fusion_ir.records import Status
 from fusion_ir.reference.sample_inputs import samples
+from fusion_ir.status import Status
 
 Array = np.ndarray[Any, Any]
 Proven = tuple[tuple[str, ...], ...]

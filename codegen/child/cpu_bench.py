@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -29,10 +29,12 @@ from codegen.child.prologue_cache import Kept
 from codegen.child.serve import Channel, expect_no_processes, limit_cpu, race_seconds, serve
 from codegen.launch.cpu import HUGE_PAGE, Guarded, Launch, Memory, Pool, Program, load_entry, program
 from codegen.timing.protocol import Timing, median, race
-from codegen.timing.surroundings import CpuWatch
 from fusion_ir.accuracy.tolerance import Order
-from fusion_ir.records import Status
+from fusion_ir.status import Status
 from fusion_ir.text.printing import parse_graph
+
+if TYPE_CHECKING:
+    from codegen.timing.surroundings import CpuWatch
 
 WARM_SAMPLES = 5
 PROLOGUE_SAMPLES = 3  # of what decides nothing
@@ -140,6 +142,8 @@ class CpuBench:
     def time(self, candidates: dict[int, CpuCandidate]) -> dict[str, Any]:
         message, channel = self._message, self._channel
         runs = self._before_us if message["screen"] else {}
+        from codegen.timing.surroundings import CpuWatch  # noqa: PLC0415  with records, which take long to import
+
         watch, timings = CpuWatch(message["cpus"]), dict[str, Any]()
         if candidates:
             timings = _time(self._prepared, candidates, runs, self._pool, channel, message, watch, self._began)
@@ -235,7 +239,7 @@ def _time(
     pool: Pool,
     channel: Channel,
     message: dict[str, Any],
-    watch: CpuWatch,
+    watch: "CpuWatch",
     began: float,
 ) -> dict[str, Any]:
     """A timing for each candidate whose timed runs gave right results (`race_until_right`)."""

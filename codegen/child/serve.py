@@ -16,7 +16,7 @@ from typing import Any, BinaryIO
 
 from codegen.sandbox.child_process import LENGTH
 from codegen.sandbox.heartbeat import Heartbeat, Note
-from fusion_ir.records import Status
+from fusion_ir.status import Status
 
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36

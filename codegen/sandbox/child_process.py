@@ -16,7 +16,7 @@ from typing import Any
 
 from codegen.sandbox import isolation
 from codegen.sandbox.heartbeat import NOBODY, Heartbeat
-from fusion_ir.records import Status
+from fusion_ir.status import Status
 
 # The progress page, which the child writes and the parent only looks at now and then: count of writes, program at
 # work (-1: none), seconds it may take. Messages would wake the parent and disturb what is timed.

@@ -1,24 +1,10 @@
 """One candidate tried on one device: how it ended, and its times if it ended well."""
 
-from enum import Enum
 from typing import Literal
 
 from fusion_ir.records.base import Record
 from fusion_ir.records.surroundings import Surroundings
-
-
-class Status(str, Enum):
-    """How a candidate ended. Only `ok` can win."""
-
-    ok = "ok"
-    rejected = "rejected"  # the family cannot emit it
-    compile_failed = "compile_failed"
-    compile_timeout = "compile_timeout"
-    crashed = "crashed"
-    timed_out = "timed_out"
-    out_of_memory = "out_of_memory"
-    wrong_result = "wrong_result"
-    dropped = "dropped"  # compiled, but its report says that it is not worth timing
+from fusion_ir.status import Status
 
 
 class CompileReport(Record):

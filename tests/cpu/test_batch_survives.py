@@ -96,6 +96,7 @@ def is_gone(process: int) -> bool:
         return True
 
 
+@pytest.mark.turn("kills")
 @pytest.mark.soak
 @pytest.mark.timeout(3600)
 def test_a_batch_ends_complete_though_its_workers_are_killed_twice(known_machine: Path) -> None:

@@ -14,6 +14,7 @@ from tests.support.service_process import ROOT, server
 EXAMPLE = ROOT / "examples" / "momentum_step.json"
 
 
+@pytest.mark.turn("clients")
 def test_the_demo_shows_plan_hit_and_page(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "service.demo", "--graph", str(EXAMPLE), "--seconds", "2"]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=180, cwd=ROOT, check=False)
@@ -42,6 +43,7 @@ def test_the_demo_names_what_it_cannot_read(tmp_path: Path) -> None:
     assert "Traceback" not in ended.stderr
 
 
+@pytest.mark.turn("clients")
 def test_tune_on_a_server(known_machine: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with server(known_machine, db=f"sqlite:///{known_machine / 'plans.db'}") as (_, port):
         address = f"http://127.0.0.1:{port}"

@@ -93,6 +93,7 @@ class Typed:
         return self.log.stat().st_size > 0
 
 
+@pytest.mark.turn("interrupts")
 @pytest.mark.soak
 @pytest.mark.timeout(120 + 40 * TIMES)
 def test_an_interrupt_stores_and_prints_the_best_so_far(known_machine: Path) -> None:
@@ -125,6 +126,7 @@ def test_an_interrupt_before_the_search_ends_the_command(tmp_path: Path) -> None
     assert (process.returncode, out) == (130, b"")
 
 
+@pytest.mark.turn("interrupts")
 def test_two_interrupts_end_at_once(known_machine: Path) -> None:
     typed = Typed(known_machine, 0)
     with typed.started() as process:

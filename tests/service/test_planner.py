@@ -38,6 +38,7 @@ def test_a_plan_keeps_to_the_numerics_asked_for(tmp_path: Path, numerics: Numeri
     assert ("rescale-sum" in plan.rewrites) == (numerics == "reassociate")
 
 
+@pytest.mark.turn("planner")
 def test_a_plan_that_beats_its_bound_gets_raised_ceilings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ceilings from a moment in which memory crawled give a bound of seconds: the plan must not keep it."""
     cache = ObjectCache(tmp_path / "cache")
@@ -53,6 +54,7 @@ def test_a_plan_that_beats_its_bound_gets_raised_ceilings(tmp_path: Path, monkey
     assert answer.plan.lower_bound_us < 1e6
 
 
+@pytest.mark.turn("planner")
 def test_a_plan_timed_under_another_compiler_is_measured_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Times from under another compiler only say what to try first; the new plan has times of its own."""
     cache = ObjectCache(tmp_path / "cache")
@@ -69,6 +71,7 @@ def test_a_plan_timed_under_another_compiler_is_measured_again(tmp_path: Path, m
     assert after.plan.search.measured > 0 or after.plan.spread is not None, "kernels or, where it is busy, the whole"
 
 
+@pytest.mark.turn("planner")
 def test_what_is_asked_about_others_belongs_to_no_graph(tmp_path: Path) -> None:
     """Segments of other graphs say what to try first: they are no part of this one for that."""
     cache, other = ObjectCache(tmp_path / "cache"), "f" * 64
@@ -83,6 +86,7 @@ def test_what_is_asked_about_others_belongs_to_no_graph(tmp_path: Path) -> None:
         assert store.segments.of(other) == [step.segment_key]
 
 
+@pytest.mark.turn("planner")
 def test_a_plan_whose_graph_is_damaged_answers_again_without_a_search(tmp_path: Path) -> None:
     """The graph is at hand, and the plan was right."""
     cache, url = ObjectCache(tmp_path / "cache"), f"sqlite:///{tmp_path / 'plans.db'}"

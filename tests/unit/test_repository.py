@@ -76,6 +76,7 @@ def test_every_module_says_what_it_is(path: Path) -> None:
 
 # Loaded when it is needed: most commands and every hit do without.
 LATER = {
+    "codegen/child/cpu_bench.py": {"codegen.timing.surroundings"},
     "scheduler/tuning/proposals.py": {"scheduler.tuning.samplers", "scheduler.tuning.study"},
     "service/cli/app.py": {"service.version", "service.cli.terminal"},
     "service/cli/commands/source.py": {"codegen.standalone"},

@@ -5,11 +5,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.support.service_process import ROOT, server
 
 EXAMPLE = ROOT / "docs" / "run_over_http.py"
 
 
+@pytest.mark.turn("clients")
 def test_a_client_without_fuseplan_plans_and_runs(tmp_path: Path) -> None:
     with server(tmp_path) as (_, port):
         for cache in ("miss", "hit"):

@@ -19,6 +19,7 @@ PAGE = os.environ.get("FUSEPLAN_KILLS_PAGE")
 SEED = 200
 
 
+@pytest.mark.turn("kills")
 @pytest.mark.soak
 @pytest.mark.timeout(300 + 20 * KILLS)
 @pytest.mark.parametrize("database", ["sqlite", "postgresql"] if PAGE else in_turn(["sqlite", "postgresql"], 1))
