@@ -1,5 +1,6 @@
 """One child process: its pipes, its messages, its limits, and how it ended. The only file that starts any."""
 
+import atexit
 import json
 import os
 import selectors
@@ -26,6 +27,22 @@ OUT_OF_MEMORY = ("bad_alloc", "memoryerror", "out of memory", "terminate called 
 MAX_MESSAGE_BYTES = 256 << 20
 MOST_WAIT_S = 3600.0  # at once: longer ones overflow what the system's call takes
 EXIT_SECONDS = 0.5  # between the end of a process's pipes and its own: its memory is gone by then
+
+_homes: dict[str, int] = {}  # those that are there, each with the process that made it
+
+
+def _make_home() -> str:
+    home = tempfile.mkdtemp(prefix="fuseplan-home-")
+    _homes[home] = os.getpid()
+    return home
+
+
+@atexit.register
+def _remove_homes() -> None:
+    """Removes homes that an interrupt left behind, in whatever it struck: the start of a child, or its end."""
+    for home, maker in list(_homes.items()):
+        if maker == os.getpid():
+            shutil.rmtree(home, ignore_errors=True)
 
 
 class SlotFailure(Exception):
@@ -76,7 +93,7 @@ class ChildProcess:
             "file_bytes": limits.file_bytes,
             "progress": progress,
         }
-        self.home = tempfile.mkdtemp(prefix="fuseplan-home-")
+        self.home = _make_home()
         self.process = subprocess.Popen(
             isolation.command(module, json.dumps(start)),
             stdin=subprocess.DEVNULL,
@@ -174,6 +191,7 @@ class ChildProcess:
             os.close(descriptor)
         self.progress.close()
         shutil.rmtree(self.home, ignore_errors=True)
+        _homes.pop(self.home, None)
 
     def text(self) -> str:
         """The text that the child printed in this job."""

@@ -9,7 +9,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
 from typing import Any, TypeVar
 
@@ -109,7 +109,14 @@ class Slot:
 
     def _start(self) -> None:
         arguments = self.module, self.limits, self.environment, self.dies_with_parent
-        self._child = _spawner().submit(ChildProcess, *arguments).result()
+        started = _spawner().submit(ChildProcess, *arguments)
+        try:
+            self._child = started.result()
+        except BaseException:  # an interrupt: the child may be there, or come to be
+            self._child = None
+            if not started.cancel():
+                started.add_done_callback(_end_child)
+            raise
         try:
             self._child.wait_ready()
         except BaseException:
@@ -153,6 +160,12 @@ class Slot:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _end_child(started: Future[ChildProcess]) -> None:
+    """Ends a child that nobody waited for, and removes its home."""
+    if started.exception() is None:
+        started.result().kill()
 
 
 _spawner_of: dict[int, ThreadPoolExecutor] = {}

@@ -4,14 +4,18 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
+import textwrap
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from codegen.sandbox import slot as slots
+from codegen.sandbox.child_process import ChildProcess
 from codegen.sandbox.limits import GIB
 from codegen.sandbox.slot import ChildLimits, Slot, SlotError, SlotFailure
 from fusion_ir.records import Status
@@ -284,3 +288,61 @@ def test_an_interrupt_while_the_spawner_starts_leaves_no_thread_behind() -> None
     ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=30)
     assert ended.returncode != 0
     assert "KeyboardInterrupt" in ended.stderr
+
+
+class Interrupted:
+    """The start of a child that an interrupt strikes, at the very end of the wait for it."""
+
+    def __init__(self, started: "Future[ChildProcess]") -> None:
+        self.cancel, self.add_done_callback = started.cancel, started.add_done_callback
+        self.started = started
+
+    def result(self) -> ChildProcess:
+        self.started.result()
+        raise KeyboardInterrupt
+
+
+def test_an_interrupt_while_a_child_starts_leaves_nothing(
+    slot: Slot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Spawner:
+        def submit(self, *arguments: Any) -> Interrupted:
+            made.append(spawner.submit(*arguments))
+            return Interrupted(made[-1])
+
+    made: list[Future[ChildProcess]] = []
+    spawner = slots._spawner()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(slots, "_spawner", Spawner)
+    with pytest.raises(KeyboardInterrupt):
+        slot.start()
+    assert slot.pid is None
+    assert gone(made[0].result().process.pid)
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_interrupt_while_a_child_ends_leaves_no_folder(tmp_path: Path) -> None:
+    code = """
+        import shutil, sys
+        from codegen.sandbox import child_process
+        from codegen.sandbox.slot import ChildLimits, Slot
+        remove, struck = shutil.rmtree, []
+        def interrupted(*a, **k):
+            if struck:
+                return remove(*a, **k)
+            struck.append(a)
+            raise KeyboardInterrupt
+        slot = Slot("codegen.child.cpu_compiler", ChildLimits())
+        slot.start()
+        shutil.rmtree = interrupted
+        try:
+            slot.close()
+        except KeyboardInterrupt:
+            print("interrupted")
+    """
+    env = {"PATH": os.environ["PATH"], "TMPDIR": str(tmp_path)}
+    ended = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)], env=env, cwd=ROOT, capture_output=True, text=True, timeout=60
+    )
+    assert ended.stdout == "interrupted\n", ended.stderr
+    assert not list(tmp_path.iterdir())
