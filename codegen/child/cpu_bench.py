@@ -59,7 +59,7 @@ class CpuCandidate:
         return tuple(0 if k in self.kept else size for k, size in enumerate(self.buffers))
 
 
-class Prepared:
+class CpuCase:
     """A case with the memory that its candidates share."""
 
     def __init__(self, case: Case) -> None:
@@ -95,7 +95,7 @@ class Prepared:
         self._timing = None
 
 
-_cases: OrderedDict[tuple[str, int, Proven], Prepared] = OrderedDict()
+_cases: OrderedDict[tuple[str, int, Proven], CpuCase] = OrderedDict()
 _kept = Kept()
 _arena = Arena()
 
@@ -189,7 +189,7 @@ def _small(size: int) -> Memory:
 
 
 def _check(
-    prepared: Prepared, candidate: CpuCandidate, pool: Pool, channel: Channel, index: int, message: dict[str, Any]
+    prepared: CpuCase, candidate: CpuCandidate, pool: Pool, channel: Channel, index: int, message: dict[str, Any]
 ) -> tuple[Verdict, list[float]]:
     """The verdict, and the microseconds of each run without its prologue. A candidate with a prologue runs a second
     time, on the temporaries that the prologue left."""
@@ -233,7 +233,7 @@ def _results(memory: CheckMemory, candidate: CpuCandidate) -> list[Array]:
 
 
 def _time(
-    prepared: Prepared,
+    prepared: CpuCase,
     candidates: dict[int, CpuCandidate],
     before_us: dict[int, list[float]],
     pool: Pool,
@@ -325,12 +325,12 @@ def _timing(
     return {"samples_us": timing.samples_us, "note": timing.note, "warm_us": warm, "sets": memory.sets}
 
 
-def _prepare(text: str, seed: int, proven: Proven = ()) -> Prepared:
+def _prepare(text: str, seed: int, proven: Proven = ()) -> CpuCase:
     key = text, seed, proven
     if key not in _cases:
         while len(_cases) >= MOST_CASES:
             _cases.popitem(last=False)
-        _cases[key] = Prepared(make_case(parse_graph(text).graph, seed, proven))
+        _cases[key] = CpuCase(make_case(parse_graph(text).graph, seed, proven))
     _cases.move_to_end(key)
     return _cases[key]
 

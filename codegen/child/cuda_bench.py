@@ -17,7 +17,7 @@ from codegen.child.case import Proven, Verdict, judge, make_case, proven_of
 from codegen.child.cpu_memory import tensor_layout
 from codegen.child.cuda_candidate import CudaCandidate
 from codegen.child.cuda_ceilings import Eviction, ceilings
-from codegen.child.cuda_checks import CheckTensors, Prepared
+from codegen.child.cuda_checks import CheckTensors, CudaCase
 from codegen.child.cuda_memory import DeviceTensors, cupy
 from codegen.child.nvml import CudaWatch
 from codegen.child.prologue_cache import Kept
@@ -205,7 +205,7 @@ class Inspector:
     def __init__(self, channel: Channel, message: dict[str, Any], turns: Turns) -> None:
         self._channel, self._message, self._turns = channel, message, turns
 
-    def check(self, prepared: Prepared, candidate: CudaCandidate, index: int) -> Verdict:
+    def check(self, prepared: CudaCase, candidate: CudaCandidate, index: int) -> Verdict:
         """Verdict on a candidate's first runs, on the first and the last trial. A candidate with a prologue runs twice
         on each: behind the prologue, and once more on the temporaries that the prologue left."""
         errors = [0.0]
@@ -265,7 +265,7 @@ class Inspector:
 
 
 def _time(
-    prepared: Prepared,
+    prepared: CudaCase,
     candidates: dict[int, CudaCandidate],
     channel: Channel,
     message: dict[str, Any],
@@ -374,8 +374,8 @@ def _device(message: dict[str, Any]) -> Generator[None]:
 
 
 @lru_cache(maxsize=2)
-def _prepared(text: str, seed: int, proven: Proven = ()) -> Prepared:
-    return Prepared(make_case(parse_graph(text).graph, seed, proven))
+def _prepared(text: str, seed: int, proven: Proven = ()) -> CudaCase:
+    return CudaCase(make_case(parse_graph(text).graph, seed, proven))
 
 
 if __name__ == "__main__":

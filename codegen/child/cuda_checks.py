@@ -87,7 +87,7 @@ class CheckTensors:
         return not cupy().asnumpy(self._flag)[0]
 
 
-class Prepared:
+class CudaCase:
     """A case with the memory that its candidates share."""
 
     def __init__(self, case: Case) -> None:

@@ -32,7 +32,7 @@ SEEDS = ((0, 1, 3), (2, 4))
 NOT_TIMED = "checked in the emulator, not timed"
 
 
-class Prepared:
+class EmulatedCase:
     """A case with the memory that its candidates share."""
 
     def __init__(self, case: Case) -> None:
@@ -42,7 +42,7 @@ class Prepared:
         self.checks = tuple((CheckMemory(case, *where, self._guards), where[0]) for where in trials)
 
 
-_cases: OrderedDict[tuple[str, int, Proven], Prepared] = OrderedDict()
+_cases: OrderedDict[tuple[str, int, Proven], EmulatedCase] = OrderedDict()
 
 
 def prepare(message: dict[str, Any], channel: Channel) -> dict[str, Any]:
@@ -191,7 +191,7 @@ def _memory(address: int, size: int, dtype: np.dtype[Any]) -> Array:
 
 
 def _check(
-    prepared: Prepared, candidate: EmulatedCandidate, channel: Channel, index: int, message: dict[str, Any]
+    prepared: EmulatedCase, candidate: EmulatedCandidate, channel: Channel, index: int, message: dict[str, Any]
 ) -> Verdict:
     errors = [0.0]
     for (memory, trial), seeds in zip(prepared.checks, SEEDS, strict=True):
@@ -222,12 +222,12 @@ def _results(memory: CheckMemory, candidate: EmulatedCandidate) -> list[Array]:
     return [values[candidate.aliases.get(i, count + i)] for i in range(len(memory.outputs))]
 
 
-def _prepare(text: str, seed: int, proven: Proven = ()) -> Prepared:
+def _prepare(text: str, seed: int, proven: Proven = ()) -> EmulatedCase:
     key = text, seed, proven
     if key not in _cases:
         while len(_cases) >= MOST_CASES:
             _cases.popitem(last=False)
-        _cases[key] = Prepared(_case(text, seed, proven))
+        _cases[key] = EmulatedCase(_case(text, seed, proven))
     _cases.move_to_end(key)
     return _cases[key]
 

@@ -8,7 +8,7 @@ import pytest
 from codegen.child import cuda_checks, cuda_memory
 from codegen.child.case import judge, make_case
 from codegen.child.cpu_memory import POISON
-from codegen.child.cuda_checks import CheckTensors, Prepared
+from codegen.child.cuda_checks import CheckTensors, CudaCase
 from fusion_ir import building as build
 from fusion_ir.dtype import f32
 from tests.support.products import dense_graph
@@ -102,7 +102,7 @@ GRAPH = dense_graph([(5, 7), (5, 7)], build.add, f32)
 
 
 def test_the_same_bytes_are_as_right(cupy: FakeCupy) -> None:
-    prepared = Prepared(make_case(GRAPH, 0))
+    prepared = CudaCase(make_case(GRAPH, 0))
     (memory, poison), (again, other) = prepared.checks
     assert memory is again, "the graph sums nothing: one trial"
     assert (poison, other) == POISON

@@ -12,7 +12,7 @@ from codegen.child import cuda_bench, cuda_candidate, cuda_checks, cuda_memory
 from codegen.child.case import make_case
 from codegen.child.cuda_bench import Inspector, Turns
 from codegen.child.cuda_candidate import CudaCandidate
-from codegen.child.cuda_checks import Prepared
+from codegen.child.cuda_checks import CudaCase
 from codegen.child.prologue_cache import Kept
 from codegen.toolchain.compiler import Binary
 from fusion_ir.records import Plan
@@ -69,7 +69,7 @@ def verdict(plan: Plan) -> str:
     channel: Any = Quiet()
     return (
         Inspector(channel, message, Turns(None, channel))
-        .check(Prepared(make_case(GRAPH, 0)), candidate(plan), 0)
+        .check(CudaCase(make_case(GRAPH, 0)), candidate(plan), 0)
         .problem
     )
 

@@ -11,7 +11,7 @@ import pytest
 from codegen.child import cuda_bench
 from codegen.child.case import make_case
 from codegen.child.cuda_bench import Inspector, Turns
-from codegen.child.cuda_checks import Prepared
+from codegen.child.cuda_checks import CudaCase
 from codegen.child.nvml import CudaWatch
 from codegen.timing.disturbance import Disturbance, RunQueue
 from tests.unit.codegen.test_cuda_checks import FakeCupy
@@ -90,7 +90,7 @@ def test_samples_with_a_late_launch_are_taken_again(
         "seed": 0,
     }
     turns = Turns(None, channel)
-    prepared = Prepared(make_case(GRAPH, 0))
+    prepared = CudaCase(make_case(GRAPH, 0))
     timings = cuda_bench._time(
         prepared, {0: candidate}, channel, message, watch, turns, Inspector(channel, message, turns), time.monotonic()
     )

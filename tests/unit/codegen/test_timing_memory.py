@@ -37,12 +37,12 @@ def test_a_cache_of_half_a_gigabyte_does_not_take_four() -> None:
 
 
 def test_cases_let_go_of_their_sets_for_those_of_another(monkeypatch: pytest.MonkeyPatch) -> None:
-    cases: OrderedDict[tuple[str, int], cpu_bench.Prepared] = OrderedDict()
+    cases: OrderedDict[tuple[str, int], cpu_bench.CpuCase] = OrderedDict()
     monkeypatch.setattr(cpu_memory, "MOST_BYTES", MIB)
     monkeypatch.setattr(cpu_bench, "_cases", cases)
     memories: list[TimingMemory] = []
     for number in range(3):
-        prepared = cpu_bench.Prepared(make_case(chain(1000 * (number + 1), ["neg"]), 0))
+        prepared = cpu_bench.CpuCase(make_case(chain(1000 * (number + 1), ["neg"]), 0))
         cases[str(number), 0] = prepared
         memories.append(prepared.timing_memory(480 * MIB))
         assert 0.9 * MIB <= memories[-1].bytes <= 1.1 * MIB
