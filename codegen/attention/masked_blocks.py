@@ -9,7 +9,7 @@ of these columns. The value is computed as anywhere else, once for each row: not
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from codegen.attention.row_blocks import Part, RowBlocks
+from codegen.attention.row_blocks import LoweredCut, RowBlocks
 from codegen.lowering.index import Affine, Axis
 from codegen.lowering.value import COMPARISONS, Value, cone
 from codegen.printer.expressions import literal
@@ -33,8 +33,8 @@ ALWAYS = {
 
 
 def blanks_text(strips: RowBlocks) -> str | None:
-    """The struct `Blanks`; None where no part can be told to be blank from its rows and columns alone."""
-    first, *later = strips.parts
+    """The struct `Blanks`; None where no cut can be told to be blank from its rows and columns alone."""
+    first, *later = strips.lowered_cuts
     (piece,) = first.pieces
     select = piece.write.value
     if select.op != "where" or not strips.phases.steps[0].keeps or any(map(_varies_along_columns, later)):
@@ -61,12 +61,12 @@ def blanks_text(strips: RowBlocks) -> str | None:
     )
 
 
-def _varies_along_columns(part: Part) -> bool:
-    """Whether a part depends on the column by more than the value held there."""
-    along = {axis for (digit, _), axis in part.points.digits.items() if digit.number == COLUMN}
-    along |= set(part.points.lanes.values())
-    read = [v for v in cone(p.write.value for p in part.pieces) if v.op in ("load", "index", "uniform")]
-    return any(not along.isdisjoint(v.offset.axes) for v in read if v.op != "load" or v.tensor != part.held)
+def _varies_along_columns(cut: LoweredCut) -> bool:
+    """Whether a cut depends on the column by more than the value held there."""
+    along = {axis for (digit, _), axis in cut.points.digits.items() if digit.number == COLUMN}
+    along |= set(cut.points.lanes.values())
+    read = [v for v in cone(p.write.value for p in cut.pieces) if v.op in ("load", "index", "uniform")]
+    return any(not along.isdisjoint(v.offset.axes) for v in read if v.op != "load" or v.tensor != cut.held)
 
 
 @dataclass(frozen=True)
@@ -81,9 +81,9 @@ class _Linear:
         return " + ".join([*(f"{k} * {prefix}{NAMES[n]}" for n, k in self.steps.items()), str(self.start)])
 
 
-def _bounds(part: Part, v: Value, extents: Sequence[int]) -> tuple[str, str] | None:
+def _bounds(cut: LoweredCut, v: Value, extents: Sequence[int]) -> tuple[str, str] | None:
     """C++ text of the least and the largest value of an integer in a box of rows and columns; None where unknown."""
-    found, sizes = _linear(part, v), {ROW: extents[1], COLUMN: extents[2]}
+    found, sizes = _linear(cut, v), {ROW: extents[1], COLUMN: extents[2]}
     if found is None or any(k < 0 for k in found.steps.values()):
         return None
     if abs(found.start) + sum(k * sizes[number] for number, k in found.steps.items()) >= MOST:
@@ -91,17 +91,17 @@ def _bounds(part: Part, v: Value, extents: Sequence[int]) -> tuple[str, str] | N
     return f"({found.at('')})", f"({found.at('last_')})"
 
 
-def _linear(part: Part, v: Value) -> _Linear | None:
+def _linear(cut: LoweredCut, v: Value) -> _Linear | None:
     """An integer as a plain sum of multiples of row and column; None where it is no such sum."""
     if not v.dtype.is_integer or v.dtype.bytes < 4:  # narrower ones wrap
         return None
     if v.op == "const":
         return _Linear(int(v.scalar.value), {})
     if v.op == "index":
-        return _of_index(part, v.offset)
+        return _of_index(cut, v.offset)
     if v.op not in ("add", "mul"):
         return None
-    a, b = (_linear(part, x) for x in v.args)
+    a, b = (_linear(cut, x) for x in v.args)
     if a is None or b is None:
         return None
     if v.op == "add":
@@ -113,12 +113,12 @@ def _linear(part: Part, v: Value) -> _Linear | None:
     return _Linear(factor.start * other.start, {n: k * factor.start for n, k in other.steps.items()})
 
 
-def _of_index(part: Part, e: Affine) -> _Linear | None:
+def _of_index(cut: LoweredCut, e: Affine) -> _Linear | None:
     plain: dict[Axis, tuple[int, int]] = {}
-    for (digit, unit), axis in part.points.digits.items():
+    for (digit, unit), axis in cut.points.digits.items():
         if (digit.start, digit.period, digit.step) == (0, 0, 1) and digit.number in NAMES:
             plain[axis] = digit.number, unit
-    lanes = set(part.points.lanes.values())
+    lanes = set(cut.points.lanes.values())
     steps: dict[int, int] = {}
     for term, k in e.terms:
         if isinstance(term, Axis) and term in plain:

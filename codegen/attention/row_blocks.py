@@ -43,7 +43,7 @@ Strides = tuple[int, ...]
 
 
 @dataclass(frozen=True)
-class Part:
+class LoweredCut:
     """A cut as a function of a point. held: number of the input that stands for the held tensor, None where nothing
     depends on that; inputs for the rows' results follow."""
 
@@ -65,10 +65,10 @@ class RowBlocks:
     second: Problem | None
 
     @cached_property
-    def parts(self) -> tuple[Part, ...]:
+    def lowered_cuts(self) -> tuple[LoweredCut, ...]:
         """The cuts, lowered."""
         held = len(self.segment.inputs)
-        return tuple(_part(cut, held, range(held + 1, len(cut.inputs)), self.problem.extents) for cut in self.cuts)
+        return tuple(_lowered(cut, held, range(held + 1, len(cut.inputs)), self.problem.extents) for cut in self.cuts)
 
     @cached_property
     def left(self) -> TileOperand:
@@ -87,12 +87,12 @@ class RowBlocks:
 
     @cached_property
     def lengths(self) -> tuple[tuple[float, float], tuple[float, float, float]]:
-        """Code lengths of one call each (codegen/tiled/code_length.py): of all parts together and of the epilogue of
+        """Code lengths of one call each (codegen/tiled/code_length.py): of all cuts together and of the epilogue of
         the second product; then of the operands `left`, `right` and `values`. 0 where there is no second product."""
-        parts = sum(pieces_length(part.pieces, RUN) for part in self.parts)
+        cuts = sum(pieces_length(cut.pieces, RUN) for cut in self.lowered_cuts)
         behind = epilogue_length(self.segment, self.second) if self.second else 0.0
         values = operand_length(self.values) if self.values else 0.0
-        return (parts, behind), (operand_length(self.left), operand_length(self.right), values)
+        return (cuts, behind), (operand_length(self.left), operand_length(self.right), values)
 
     @property
     def _tiles(self) -> Tiles:
@@ -136,15 +136,15 @@ def _problems(node: Node) -> Iterator[Problem]:
 
 
 def _strips(segment: Graph, phases: Phases, problem: Problem) -> RowBlocks:
-    """The segment by one arrangement of axes. A part that several segments share is looked at once. Raises EmitError
-    where some part cannot be computed in strips of rows."""
+    """The segment by one arrangement of axes. A cut that several segments share is looked at once. Raises EmitError
+    where some cut cannot be computed in strips of rows."""
     given: dict[Node, Strides] = {phases.product: tuple(where.stride for where in problem.result)}
     rows: dict[Node, Strides] = {}
     cuts: list[Graph] = []
     for step in phases.steps:
         strides = _strides(segment, step.operand, step.reads, given[step.reads], rows)
         cuts.append(_cut(segment, [OutputSpec(step.operand, strides)], step.reads, given[step.reads], rows))
-        _check_part(segment, cuts[-1], problem, whole=True)
+        _check_cut(segment, cuts[-1], problem, whole=True)
         given[step.operand] = strides
         rows[step.reduction] = _row_strides(problem, step, strides)
     second = None
@@ -156,7 +156,7 @@ def _strips(segment: Graph, phases: Phases, problem: Problem) -> RowBlocks:
         check_operand(segment, phases.second.args[1 - phases.side])
         outputs = [OutputSpec(left, strides)]
     cuts.append(_cut(segment, outputs, phases.reads, given[phases.reads], rows))
-    _check_part(segment, cuts[-1], problem, whole=second is not None)
+    _check_cut(segment, cuts[-1], problem, whole=second is not None)
     for node in phases.product.args:
         check_operand(segment, node)
     return RowBlocks(segment, phases, problem, tuple(cuts), second)
@@ -218,7 +218,7 @@ def _row_strides(problem: Problem, step: Phase, strides: Strides) -> Strides:
     return tuple(s for d, s in enumerate(strides) if d not in axes)
 
 
-def _check_part(segment: Graph, cut: Graph, problem: Problem, *, whole: bool) -> None:
+def _check_cut(segment: Graph, cut: Graph, problem: Problem, *, whole: bool) -> None:
     """Raises EmitError where a cut is no function of a point. whole: it must also compute every point once."""
     alone, position = with_own_inputs(cut)
     held, *rows = [position.get(i) for i in range(len(segment.inputs), len(cut.inputs))]
@@ -230,7 +230,7 @@ def _check_part(segment: Graph, cut: Graph, problem: Problem, *, whole: bool) ->
 @lru_cache(maxsize=1024)
 def _fault(alone: Graph, held: int | None, rows: tuple[int, ...], extents: tuple[int, int, int], whole: bool) -> str:
     try:
-        pieces = _part(alone, held, rows, extents).pieces
+        pieces = _lowered(alone, held, rows, extents).pieces
     except EmitError as error:
         return str(error)
     if whole and (len(pieces) != 1 or pieces[0].conditions or pieces[0].repeats):
@@ -238,7 +238,7 @@ def _fault(alone: Graph, held: int | None, rows: tuple[int, ...], extents: tuple
     return ""
 
 
-def _part(cut: Graph, held: int | None, rows: Sequence[int], extents: tuple[int, int, int]) -> Part:
+def _lowered(cut: Graph, held: int | None, rows: Sequence[int], extents: tuple[int, int, int]) -> LoweredCut:
     """A cut, lowered. held: number of the input that stands for the held tensor, None where nothing depends on it.
     rows: numbers of the inputs that stand for the rows' results. Raises EmitError."""
     writes, axes = writes_at_points(cut)
@@ -254,7 +254,7 @@ def _part(cut: Graph, held: int | None, rows: Sequence[int], extents: tuple[int,
                 raise EmitError("what a row is reduced to is used in another row")
         pieces.append(located(write, places[0], points, RUN))
     writes = narrow([piece.write for piece in pieces], points.lanes.values())
-    return Part(tuple(replace(p, write=w) for p, w in zip(pieces, writes, strict=True)), points, held)
+    return LoweredCut(tuple(replace(p, write=w) for p, w in zip(pieces, writes, strict=True)), points, held)
 
 
 def _row_of(place: Affine) -> Affine:
@@ -285,14 +285,14 @@ def _second_problem(problem: Problem, node: Node, side: int, strides: Strides) -
 
 
 # ---- as text
-def part_functor(segment: Graph, part: Part, name: str, result: str | None, rows: int, device: Device) -> Functor:
-    """A part as a functor. result: type of the elements that it returns; None: it stores all outputs. rows: number of
+def cut_functor(segment: Graph, cut: LoweredCut, name: str, result: str | None, rows: int, device: Device) -> Functor:
+    """A cut as a functor. result: type of the elements that it returns; None: it stores all outputs. rows: number of
     results of a row."""
     style = aligned(segment, alignments(segment), min(device.vector_bytes, 16))
-    printer = PointPrinter(part.points, part.pieces, style, RUN, part.held)
+    printer = PointPrinter(cut.points, cut.pieces, style, RUN, cut.held)
     if result:
         printer.lines.add(f"Vec<{result}, {RUN}> run;")
-    for own in printer.runs(part.pieces):
+    for own in printer.runs(cut.pieces):
         for piece in own:
             with printer.where(piece):
                 if result is None:
@@ -304,8 +304,8 @@ def part_functor(segment: Graph, part: Part, name: str, result: str | None, rows
                 printer.lines.add(put)
     if result:
         printer.lines.add("return run;")
-    inputs = [t for t in tensors_of(part.pieces) if int(t[2:]) < len(segment.inputs)]
-    outputs = () if result else tuple(f"out{i}" for i in sorted({p.write.out for p in part.pieces}))
+    inputs = [t for t in tensors_of(cut.pieces) if int(t[2:]) < len(segment.inputs)]
+    outputs = () if result else tuple(f"out{i}" for i in sorted({p.write.out for p in cut.pieces}))
     members = (*inputs, *outputs)
     kind = f"Vec<{result}, {RUN}>" if result else "void"
     point = "idx_t batch, idx_t row, idx_t column"

@@ -176,5 +176,5 @@ def _clocks(s: AttentionSchedule, strips: RowBlocks, operations: float, device: 
 
 def _operations_of(strips: RowBlocks) -> float:
     """Cost of all values of one element of the product, in f32 additions, without the product's multiplications."""
-    values = {v for part in strips.parts for v in cone(p.write.value for p in part.pieces) if v.op not in FREE}
+    values = {v for cut in strips.lowered_cuts for v in cone(p.write.value for p in cut.pieces) if v.op not in FREE}
     return sum(OPS[v.op].cost if v.op in OPS else 1.0 for v in values)

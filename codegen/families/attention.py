@@ -8,10 +8,10 @@ first product to the last; nothing of their size is stored that is no output. By
 from codegen.attention.masked_blocks import blanks_text
 from codegen.attention.row_blocks import (
     RowBlocks,
+    cut_functor,
     element_type,
     lines_made,
     multiplied_phases,
-    part_functor,
     reduce_call,
     strips_of,
 )
@@ -82,11 +82,9 @@ class Attention:
         batches, rows, columns = strips.problem.extents
         element, results = element_type(strips.phases.product.args[0]), len(strips.phases.steps)
         left, right = operand_functor(strips.left, "Left", device), operand_functor(strips.right, "Right", device)
-        steps = [
-            part_functor(segment, part, f"Phase{i}", "float", results, device)
-            for i, part in enumerate(strips.parts[:-1])
-        ]
-        last = part_functor(segment, strips.parts[-1], "Last", element if strips.second else None, results, device)
+        *reduced_cuts, last_cut = strips.lowered_cuts
+        steps = [cut_functor(segment, cut, f"Phase{i}", "float", results, device) for i, cut in enumerate(reduced_cuts)]
+        last = cut_functor(segment, last_cut, "Last", element if strips.second else None, results, device)
         functors, width = [left, right, *steps, last], 0
         reduced = [reduce_call(step, i, f) for i, (step, f) in enumerate(zip(strips.phases.steps, steps, strict=True))]
         calls = [
