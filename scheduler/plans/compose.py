@@ -30,7 +30,7 @@ from scheduler.segments.segment_mask import SegmentMask
 
 
 @dataclass(frozen=True)
-class Part:
+class StepGraph:
     """One step: what it computes, and the tensors that it connects, in the order of `graph`'s inputs and outputs. "tmp"
     refs number tensors, each of which is written once."""
 
@@ -41,7 +41,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Composed:
-    """`segments`: one for each part, in order. recognised: whether `prepared` is what this version's rewrites make of
+    """`segments`: one for each step, in order. recognised: whether `prepared` is what this version's rewrites make of
     the graph given."""
 
     prepared: Prepared
@@ -60,13 +60,13 @@ class _Tensor:
 
 def compose(
     given: Graph,
-    parts: Sequence[Part],
+    steps: Sequence[StepGraph],
     aliases: Sequence[tuple[int, Ref]],
     device: Device,
     numerics: Numerics,
     rewrites: Sequence[str] = (),
 ) -> Composed:
-    """Puts parts together to a plan of `given`, in which rewrites of class `numerics` are allowed.
+    """Puts steps together to a plan of `given`, in which rewrites of class `numerics` are allowed.
 
     rewrites: those that the steps' maker says it used, for steps that this version's own do not lead to; then only
     running the steps shows that they compute `given`, and the class is "reassociate" at least. Raises FormatError,
@@ -78,12 +78,12 @@ def compose(
     takes = CostModel(device, FAMILIES).acceptor.shares
     for each in allowed:
         prepared = prepare(given, tasks, each, ALTERNATIVES, takes)
-        segments, graph, slots = _composed(given, parts, aliases, prepared.alternatives.tensor)
+        segments, graph, slots = _composed(given, steps, aliases, prepared.alternatives.tensor)
         if (prepared.slots, prepared.aliases) == (slots, tuple(aliases)) and _same(prepared.graph, graph):
             return Composed(prepared, segments, recognised=True)
     if numerics == "exact":
         raise FormatError("/steps", "expected what exact rewrites of this version make of the graph, got another graph")
-    segments, graph, slots = _composed(given, parts, aliases, lambda node: node)
+    segments, graph, slots = _composed(given, steps, aliases, lambda node: node)
     origin = prepare(given, tasks, numerics, takes=takes).origin
     own = Alternatives(graph)
     prepared = Prepared(given, graph, slots, tuple(aliases), origin, tuple(rewrites), numerics, own)
@@ -91,9 +91,9 @@ def compose(
 
 
 def _composed(
-    given: Graph, parts: Sequence[Part], aliases: Sequence[tuple[int, Ref]], tensor: Callable[[Node], Node]
+    given: Graph, steps: Sequence[StepGraph], aliases: Sequence[tuple[int, Ref]], tensor: Callable[[Node], Node]
 ) -> tuple[tuple[Segment, ...], Graph, tuple[int, ...]]:
-    """The parts, the graph that they compute, and the outputs that they write. tensor: the node that stands for what a
+    """The steps, the graph that they compute, and the outputs that they write. tensor: the node that stands for what a
     node produces, which may be one of several ways."""
     tensors = {
         Ref(place="in", index=i): _Tensor(
@@ -101,7 +101,7 @@ def _composed(
         )
         for i, spec in enumerate(given.inputs)
     }
-    segments = tuple(_segment(given, part, tensors, tensor, f"/steps/{k}") for k, part in enumerate(parts))
+    segments = tuple(_segment(given, step, tensors, tensor, f"/steps/{k}") for k, step in enumerate(steps))
     slots = tuple(sorted(ref.index for ref in tensors if ref.place == "out"))
     _check_outputs(given, slots, aliases, tensors)
     outputs = (replace(given.outputs[s], node=tensors[Ref(place="out", index=s)].node) for s in slots)
@@ -110,31 +110,31 @@ def _composed(
 
 def _segment(
     given: Graph,
-    part: Part,
+    step: StepGraph,
     tensors: dict[Ref, _Tensor],
     tensor: Callable[[Node], Node],
     place: str,
 ) -> Segment:
-    """The part as a segment over the tensors that there are so far; adds those that it writes to `tensors`."""
-    for what, refs, specs in (("reads", part.reads, part.graph.inputs), ("writes", part.writes, part.graph.outputs)):
+    """The step as a segment over the tensors that there are so far; adds those that it writes to `tensors`."""
+    for what, refs, specs in (("reads", step.reads, step.graph.inputs), ("writes", step.writes, step.graph.outputs)):
         if len(refs) != len(specs):
             raise FormatError(f"{place}/{what}", f"expected {len(specs)} tensors, as the segment has, got {len(refs)}")
     image: dict[Node, Node] = {}
     made: dict[Node, Node] = {}  # before it is known for one of several ways to produce a tensor
-    for node in part.graph.nodes:
+    for node in step.graph.nodes:
         if node.op == "input":
             position = node.attr("position", int)
-            ref = part.reads[position]
-            image[node] = _read(tensors, ref, part.graph.inputs[position], f"{place}/reads/{position}").node
+            ref = step.reads[position]
+            image[node] = _read(tensors, ref, step.graph.inputs[position], f"{place}/reads/{position}").node
         else:
             made[node] = node.over(tuple([image[a] for a in node.args]))
             image[node] = tensor(made[node])
-    for i, (ref, spec) in enumerate(zip(part.reads, part.graph.inputs, strict=True)):  # those that nothing uses too
+    for i, (ref, spec) in enumerate(zip(step.reads, step.graph.inputs, strict=True)):  # those that nothing uses too
         _read(tensors, ref, spec, f"{place}/reads/{i}")
-    reads = tuple(tensors[ref].node for ref in part.reads)
+    reads = tuple(tensors[ref].node for ref in step.reads)
     writes: list[Node] = []
     there = {t.node for t in tensors.values()}
-    for i, (ref, output) in enumerate(zip(part.writes, part.graph.outputs, strict=True)):
+    for i, (ref, output) in enumerate(zip(step.writes, step.graph.outputs, strict=True)):
         where = f"{place}/writes/{i}"
         written = _written(given, ref, output, image[output.node], where)
         if ref in tensors:
@@ -146,7 +146,7 @@ def _segment(
     if there.issuperset(writes):
         raise FormatError(f"{place}/writes/0", "expected a tensor that is not there yet, got one that was written")
     cone = tuple(made.values())
-    return Segment(SegmentMask(0, 0), reads, tuple(writes), cone, part.graph)
+    return Segment(SegmentMask(0, 0), reads, tuple(writes), cone, step.graph)
 
 
 def _read(tensors: dict[Ref, _Tensor], ref: Ref, spec: InputSpec, place: str) -> _Tensor:

@@ -17,7 +17,7 @@ from fusion_ir.records import NUMERICS, Device, Measurement, Plan, Search, Statu
 from scheduler.cost.roofline_cpu import predicted_kernel_us
 from scheduler.cost.traffic import traffic_of
 from scheduler.plans.assemble import Choice, assemble, meanings_of
-from scheduler.plans.compose import Composed, Part, compose
+from scheduler.plans.compose import Composed, StepGraph, compose
 from scheduler.plans.whole_time import times
 from scheduler.segments.segment import Segment
 from service.transfer.lines import PlanLine
@@ -75,11 +75,11 @@ class Maker:
 
     def decided(self, bundle: Bundle, line: PlanLine, device: Device) -> Decided:
         """The steps as segments of the graph, each with its kernel, emitted anew. Raises Refused."""
-        parts = [Part(bundle.segments[s.segment], s.reads, s.writes) for s in line.steps]
+        steps = [StepGraph(bundle.segments[s.segment], s.reads, s.writes) for s in line.steps]
         strictest = min(line.asked, key=NUMERICS.index)
         given = bundle.graphs[line.graph].graph
         try:
-            composed = compose(given, parts, line.aliases, device, strictest, rewrites=line.rewrites)
+            composed = compose(given, steps, line.aliases, device, strictest, rewrites=line.rewrites)
         except FormatError as error:
             raise Refused(str(error)) from error
         if not line.steps and not composed.recognised:

@@ -20,7 +20,7 @@ from scheduler.cost.model import CostModel
 from scheduler.cost.traffic import traffic_of
 from scheduler.plans import compose as composing
 from scheduler.plans.assemble import Choice, assemble
-from scheduler.plans.compose import Part, compose
+from scheduler.plans.compose import StepGraph, compose
 from scheduler.rewrites.prepare import Prepared, prepare
 from scheduler.rewrites.rules import ALTERNATIVES
 from scheduler.segments.atoms import atoms_of
@@ -38,18 +38,18 @@ def ref(text: str) -> Ref:
     return Ref.model_validate({"place": place, "index": int(text[len(place) :])})
 
 
-def parts_of(prepared: Prepared) -> list[Part]:
+def steps_of(prepared: Prepared) -> list[StepGraph]:
     """Every atom a step."""
     atoms = atoms_of(prepared.graph)
-    return parts_from(prepared, [extract(atoms, atoms.piece(1 << a)) for a in range(len(atoms))])
+    return steps_from(prepared, [extract(atoms, atoms.piece(1 << a)) for a in range(len(atoms))])
 
 
-def parts_from(prepared: Prepared, segments: Sequence[Segment]) -> list[Part]:
+def steps_from(prepared: Prepared, segments: Sequence[Segment]) -> list[StepGraph]:
     """Every segment a step, by way of its text, its tensors by number."""
     places = {
         o.node: Ref(place="out", index=slot) for o, slot in zip(prepared.graph.outputs, prepared.slots, strict=True)
     }
-    parts: list[Part] = []
+    steps: list[StepGraph] = []
     count = 0
     for segment in segments:
         reads, writes = segment.arguments
@@ -61,8 +61,8 @@ def parts_from(prepared: Prepared, segments: Sequence[Segment]) -> list[Part]:
             return Ref(place="in", index=node.attr("position", int)) if node.op == "input" else places[node]
 
         graph = parse_graph(print_graph(segment.canonical.graph)).graph
-        parts.append(Part(graph, tuple(map(place, reads)), tuple(map(place, writes))))
-    return parts
+        steps.append(StepGraph(graph, tuple(map(place, reads)), tuple(map(place, writes))))
+    return steps
 
 
 @pytest.mark.parametrize("seed", range(60))
@@ -70,7 +70,7 @@ def test_random_graphs_come_back(seed: int) -> None:
     """Recognised as what the rewrites made: so the same nodes, slots and aliases."""
     given = random_graph(seed, 10)
     prepared = prepare(given, composing.split_tasks(CPU_DEVICE), offers=ALTERNATIVES)
-    composed = compose(given, parts_of(prepared), prepared.aliases, CPU_DEVICE, "reassociate")
+    composed = compose(given, steps_of(prepared), prepared.aliases, CPU_DEVICE, "reassociate")
     assert composed.recognised
     assert [o.node for o in composed.prepared.graph.outputs] == [o.node for o in prepared.graph.outputs]
     assert composed.prepared.origin == prepared.origin
@@ -80,7 +80,7 @@ def test_contractions_whose_axes_were_put_in_order_come_back() -> None:
     given = einsum_graph("mkz", "knz", "mnz", {"z": 4, "m": 128, "k": 64, "n": 128})
     prepared = prepare(given, composing.split_tasks(CPU_DEVICE), takes=CostModel(CPU_DEVICE, FAMILIES).acceptor.shares)
     assert prepared.rewrites == ("axes-in-order",)
-    composed = compose(given, parts_of(prepared), prepared.aliases, CPU_DEVICE, "exact")
+    composed = compose(given, steps_of(prepared), prepared.aliases, CPU_DEVICE, "exact")
     assert composed.recognised
     assert composed.prepared.origin == prepared.origin
 
@@ -97,7 +97,7 @@ def test_covers_with_alternatives_come_back(monkeypatch: pytest.MonkeyPatch) -> 
         if cover is None or sum(p.writes.bit_count() for p in cover) > len({t for p in cover for t in bits(p.writes)}):
             continue  # a plan writes each tensor once
         segments = [found.accepted[p].segment for p in cover]
-        composed = compose(given, parts_from(prepared, segments), prepared.aliases, CPU_DEVICE, "reassociate")
+        composed = compose(given, steps_from(prepared, segments), prepared.aliases, CPU_DEVICE, "reassociate")
         assert composed.recognised, seed
         assert [o.node for o in composed.prepared.graph.outputs] == [o.node for o in prepared.graph.outputs]
         for one, other in zip(composed.segments, segments, strict=True):
@@ -131,10 +131,10 @@ X = make_input(0, SPEC)
 EXP = make("exp", [X])
 CHAIN = graph_of((SPEC,), make("neg", [EXP]))
 FIRST, SECOND = (canonical_segment(graph_of((dense(64, 64),), make(op, [X]))).graph for op in ("exp", "neg"))
-STEPS = [Part(FIRST, (ref("in0"),), (ref("tmp0"),)), Part(SECOND, (ref("tmp0"),), (ref("out0"),))]
+STEPS = [StepGraph(FIRST, (ref("in0"),), (ref("tmp0"),)), StepGraph(SECOND, (ref("tmp0"),), (ref("out0"),))]
 
 
-def with_step(k: int, **changes: object) -> Callable[[list[Part]], list[Part]]:
+def with_step(k: int, **changes: object) -> Callable[[list[StepGraph]], list[StepGraph]]:
     return lambda steps: [replace(s, **changes) if i == k else s for i, s in enumerate(steps)]  # pyright: ignore
 
 
@@ -147,7 +147,7 @@ def test_two_steps() -> None:
 
 STRIDED = dense(64, 64, strides=(1, 64))
 ALIGNED = Graph((replace(SPEC, alignment_bytes=128),), (OutputSpec(EXP, dense_strides((64, 64))),))
-MISFITS: dict[str, tuple[Callable[[list[Part]], list[Part]], str]] = {
+MISFITS: dict[str, tuple[Callable[[list[StepGraph]], list[StepGraph]], str]] = {
     "too few reads": (with_step(0, reads=()), "/steps/0/reads: expected 1 tensors, as the segment has, got 0"),
     "too many writes": (with_step(1, writes=(ref("out0"),) * 2), "/steps/1/writes: expected 1"),
     "not written yet": (lambda s: s[::-1], "/steps/0/reads/0: expected an input, or a tensor that an earlier step"),
