@@ -26,7 +26,7 @@ from scheduler.segments.atom_cuts import cut
 from scheduler.segments.atoms import Atoms
 from scheduler.segments.enumeration import Candidate
 from scheduler.segments.sections import Section, sections
-from scheduler.segments.stretches import Part, Stretch, distinct
+from scheduler.segments.stretches import SectionCandidate, Stretch, distinct
 from scheduler.tuning.trials import Ledger
 from scheduler.verdict import QUICKLY
 
@@ -103,7 +103,7 @@ class LargeGraphPlanner:
                 whole = self._longest(atoms, start) if self.deadline.seconds < self.until_s else None
                 stop = whole.families.piece.members.bit_length() if whole else start + 1
                 singles = tuple(self._single(section, atoms, a) for a in range(start, stop))
-                found.append(Stretch(atoms, Part(section, whole) if whole else None, singles))
+                found.append(Stretch(atoms, SectionCandidate(section, whole) if whole else None, singles))
                 start = stop
         self._found = sum(len(s.singles) + (s.whole is not None) for s in found)
         return found
@@ -132,19 +132,19 @@ class LargeGraphPlanner:
                 found += self._emitted(halves, until_left_s)
         return found
 
-    def _of(self, atoms: Atoms, singles: Sequence[Part]) -> Stretch:
+    def _of(self, atoms: Atoms, singles: Sequence[SectionCandidate]) -> Stretch:
         """The stretch of these atoms."""
         members = sum(p.candidate.families.piece.members for p in singles)
         candidate = self.ledger.acceptor.ask(atoms, atoms.piece(members)) if len(singles) > 1 else None
-        return Stretch(atoms, Part(singles[0].section, candidate) if candidate else None, tuple(singles))
+        return Stretch(atoms, SectionCandidate(singles[0].section, candidate) if candidate else None, tuple(singles))
 
-    def _single(self, section: Section, atoms: Atoms, atom: int) -> Part:
+    def _single(self, section: Section, atoms: Atoms, atom: int) -> SectionCandidate:
         candidate = self.ledger.acceptor.ask(atoms, atoms.piece(1 << atom))
         if candidate is None:
             raise NoPlan(f"no family accepts {atoms.nodes[atom]}")
-        return Part(section, candidate)
+        return SectionCandidate(section, candidate)
 
-    def _kernel(self, part: Part) -> Kernel | None:
+    def _kernel(self, part: SectionCandidate) -> Kernel | None:
         """The kernel of the best variant known that can be emitted."""
         if part.key not in self._kernels:
             self._kernels[part.key] = None
@@ -156,7 +156,7 @@ class LargeGraphPlanner:
                     self.ledger.reject(part.candidate, variant, Status.rejected, str(e))
         return self._kernels[part.key]
 
-    def _predicted_us(self, part: Part) -> float:
+    def _predicted_us(self, part: SectionCandidate) -> float:
         if part.key not in self._us:
             self._us[part.key] = self.ledger.cost_us(part.candidate, self.ledger.model.predicted_us)
         return self._us[part.key]
@@ -170,11 +170,11 @@ class LargeGraphPlanner:
                 saved[s.whole.key] = saved.get(s.whole.key, 0.0) + us
         return saved
 
-    def _seconds(self, parts: Iterable[Part]) -> float:
+    def _seconds(self, parts: Iterable[SectionCandidate]) -> float:
         """Seconds of one core to compile a kernel for each of these parts."""
         return compile_seconds((p.candidate.segment for p in parts), unrolled=not self._quickly)
 
-    def _is_too_much(self, parts: Iterable[Part]) -> bool:
+    def _is_too_much(self, parts: Iterable[SectionCandidate]) -> bool:
         """Whether compilers need longer for these than there is time."""
         segments = (p.candidate.segment for p in parts)
         return self.timed and is_too_much(segments, self._left(), unrolled=not self._quickly)
@@ -183,7 +183,9 @@ class LargeGraphPlanner:
         """Seconds until the budget is spent."""
         return max(self.deadline.end - self.deadline.clock(), 0.0)
 
-    def _compiled(self, parts: Mapping[str, Part], again: bool = True, optional: bool = False) -> dict[str, Kernel]:
+    def _compiled(
+        self, parts: Mapping[str, SectionCandidate], again: bool = True, optional: bool = False
+    ) -> dict[str, Kernel]:
         """Kernels of these, as far as they are emitted and compile, by key. again: of what does not, the next variant
         is tried, until there is none. optional: see `Bench.compile_for_plans`."""
         found = dict[str, Kernel]()
@@ -232,7 +234,7 @@ class LargeGraphPlanner:
                 text = f"{by_entry[entry].family}: {result.status.value}: {result.detail[:200]}"
                 self.notes.append(Reason(kind="note", text=text))
 
-    def _passes(self, part: Part, kernel: Kernel) -> bool:
+    def _passes(self, part: SectionCandidate, kernel: Kernel) -> bool:
         """Whether it computes its segment: for a device that times nothing."""
         if self.bench is None or self.ledger.device.target != "emulator":
             return True
@@ -243,7 +245,7 @@ class LargeGraphPlanner:
             self._failed[kernel.entry] = row.status, row.detail
         return row.status is Status.ok
 
-    def _unrolled(self, parts: Iterable[Part]) -> dict[str, Kernel]:
+    def _unrolled(self, parts: Iterable[SectionCandidate]) -> dict[str, Kernel]:
         """Kernels by the schedules that are tried first, instead of those that compilers were sooner through with: as
         many as there is time for, those first that take longest."""
         self._quickly = False
@@ -252,14 +254,14 @@ class LargeGraphPlanner:
             self._kernels.pop(part.key, None)
         return self._compiled_until(sorted(others, key=lambda p: -self._predicted_us(p)), "with sums written out")
 
-    def _compiled_until(self, ordered: Sequence[Part], what: str = "of several ops") -> dict[str, Kernel]:
+    def _compiled_until(self, ordered: Sequence[SectionCandidate], what: str = "of several ops") -> dict[str, Kernel]:
         """Compiled kernels by key, of as many parts as there is time for, in this order. what: a description of the
         kernels, for the reason that tells how many were left out."""
         found, waiting = dict[str, Kernel](), list(ordered)
         until = min(self.deadline.plans_start, self.deadline.end - ASSEMBLED_S * self._found) - ROUND_S / COMPILERS
         while waiting and (not self.timed or self.deadline.clock() < until):
             self.deadline.tell("segments", self.ledger.measured)
-            batch: dict[str, Part] = {}
+            batch: dict[str, SectionCandidate] = {}
             while waiting and (not self.timed or not batch or self._seconds(batch.values()) < ROUND_S):
                 part = waiting.pop(0)
                 batch[part.key] = part
@@ -314,7 +316,7 @@ class LargeGraphPlanner:
         )
 
     def _unfused(
-        self, singles: Sequence[Part], kernels: dict[str, Kernel], wrong: Disagreement, *, refused: bool
+        self, singles: Sequence[SectionCandidate], kernels: dict[str, Kernel], wrong: Disagreement, *, refused: bool
     ) -> tuple[Plan, float]:
         """The plan with a kernel for each op and its time, however late it is, since others are `wrong`. refused: that
         was as well, as a whole; it may be right step by step. Raises Disagreement."""
@@ -340,7 +342,7 @@ class LargeGraphPlanner:
         found = {**times(result), "max_rel_error": None, "judged_by_steps": True}
         return plan.model_copy(update=found), median(result.samples_us)
 
-    def _is_time_for(self, *proposals: Sequence[Part]) -> bool:
+    def _is_time_for(self, *proposals: Sequence[SectionCandidate]) -> bool:
         """Whether these can be checked and timed in what is left, and the moment after it."""
         runs_s = RUNS * sum(self._predicted_us(p) for parts in proposals for p in parts) / 1e6
         return runs_s + _interpreted_s(self.prepared.given) < self._left() + LATE_S
@@ -365,7 +367,7 @@ class LargeGraphPlanner:
             plan, result = passed[1]
         return plan.model_copy(update=times(result)), unfused_us
 
-    def _plan(self, parts: Sequence[Part], kernels: dict[str, Kernel]) -> Plan:
+    def _plan(self, parts: Sequence[SectionCandidate], kernels: dict[str, Kernel]) -> Plan:
         choices = [
             Choice(
                 p.section.of_whole(p.candidate.segment),

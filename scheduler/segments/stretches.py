@@ -11,7 +11,7 @@ from scheduler.segments.sections import Section
 
 
 @dataclass(frozen=True)
-class Part:
+class SectionCandidate:
     """A segment of the large graph, by the candidate of its section."""
 
     section: Section
@@ -28,22 +28,22 @@ class Stretch:
     of the atoms of their section."""
 
     atoms: Atoms
-    whole: Part | None
-    singles: tuple[Part, ...]
+    whole: SectionCandidate | None
+    singles: tuple[SectionCandidate, ...]
 
     @property
-    def fewest(self) -> tuple[Part, ...]:
+    def fewest(self) -> tuple[SectionCandidate, ...]:
         """The whole where there is one, else the atoms."""
         return (self.whole,) if self.whole else self.singles
 
-    def parts(self, usable: Mapping[str, Kernel]) -> tuple[Part, ...]:
+    def parts(self, usable: Mapping[str, Kernel]) -> tuple[SectionCandidate, ...]:
         """The whole where its kernel is usable, else the atoms."""
         return (self.whole,) if self.whole and self.whole.key in usable else self.singles
 
 
-def distinct(parts: Iterable[Part]) -> dict[str, Part]:
+def distinct(parts: Iterable[SectionCandidate]) -> dict[str, SectionCandidate]:
     """The first of each key."""
-    found: dict[str, Part] = {}
+    found: dict[str, SectionCandidate] = {}
     for part in parts:
         found.setdefault(part.key, part)
     return found
