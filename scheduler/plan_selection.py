@@ -22,7 +22,7 @@ from scheduler.plans.whole_time import BY_STEPS, Whole, measure_whole, times
 from scheduler.rewrites.prepare import Prepared
 from scheduler.segments.enumeration import Candidate, Candidates
 from scheduler.tuning.trials import Ledger
-from scheduler.verdict import Outcome, decided
+from scheduler.verdict import SearchOutcome, decided
 
 LEAST_PLANS_S = 0.5  # for timing whole plans, even where the budget is spent
 # The most of it then, where no plan was timed yet: as long as it takes until differences are clear, by what plans
@@ -363,7 +363,7 @@ class PlanSelection:
     def decide(self, plans: list[tuple[Proposal, Plan]], complete: bool) -> Plan:
         """The first of the plans, with bound, gap, reasons and what the search saw."""
         proposal, plan = plans[0]
-        outcome = Outcome(self.notes, self.whole, len(self.timed), self.unfused_us)
+        outcome = SearchOutcome(self.notes, self.whole, len(self.timed), self.unfused_us)
         return decided(self.maker, self.covers, proposal, plan, outcome, complete=complete)
 
 

@@ -18,7 +18,7 @@ QUICKLY = "kernels were compiled as quickly as may be, not to run fast: there wa
 
 
 @dataclass(frozen=True)
-class Outcome:
+class SearchOutcome:
     """The end of a search. notes: said of it so far. whole: the last race of whole plans, of `plans` that passed.
     unfused_us: of the unfused plan in the race that the plan was chosen in."""
 
@@ -29,7 +29,7 @@ class Outcome:
 
 
 def decided(
-    maker: PlanMaker, covers: CoverOracle, proposal: Proposal, plan: Plan, outcome: Outcome, *, complete: bool
+    maker: PlanMaker, covers: CoverOracle, proposal: Proposal, plan: Plan, outcome: SearchOutcome, *, complete: bool
 ) -> Plan:
     """The plan of a proposal, as the answer of its search. complete: no cover can be cheaper by the costs known."""
     context, ledger, atoms = maker.context, maker.ledger, maker.found.atoms

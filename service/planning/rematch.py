@@ -15,11 +15,11 @@ from service.timing_noise import NOISY
 
 SHARE, MOST_S = 0.1, 2.0  # of a budget that is kept for the race, and the most of it
 
-Outcome = Literal["faster", "as fast", "same", "kept"]
+RematchOutcome = Literal["faster", "as fast", "same", "kept"]
 Known = Callable[[str], list[Measurement]]  # of a segment, by its key, in the order in which they were taken
 
 
-class Timing(Protocol):
+class PlanTimer(Protocol):
     """A workbench that times whole plans in turn: `codegen.workbench.workbench.Workbench`."""
 
     def measure_plans(
@@ -35,7 +35,7 @@ class Rematch:
     in the same rounds; None where there was no race."""
 
     plan: Plan
-    outcome: Outcome
+    outcome: RematchOutcome
     speed_up: float | None = None
 
 
@@ -51,7 +51,7 @@ def fetch_binaries(plan: Plan, cache: ObjectCache, stored: Callable[[str], bytes
             cache.put(binary)
 
 
-def rematch(graph: Graph, new: Plan, stored: Plan, bench: Timing, known: Known, seconds: float) -> Rematch | None:
+def rematch(graph: Graph, new: Plan, stored: Plan, bench: PlanTimer, known: Known, seconds: float) -> Rematch | None:
     """A race of the new plan against the stored one. None where they cannot be compared: one was not timed as a whole,
     is judged by its steps, has no kernels, does not agree any more or lost a binary, or both have the same kernels and
     the new time is noisy, but the old one is not."""
