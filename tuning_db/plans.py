@@ -1,281 +1,166 @@
-"""Plans: immutable bodies named by their sha256, and the lists that people browse."""
+"""Plans as answers to requests: `Store.plans`, with the hot path, `resolve`."""
 
-import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+import json
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 
-from sqlalchemy import ColumnElement, Connection, Row, Select, bindparam, delete, exists, or_, select, tuple_
-
-from fusion_ir.records import NUMERICS, Plan
-from tuning_db import answers, content
-from tuning_db.checks import checksum, digest, fitting, miss
-from tuning_db.devices import put_device
+from fusion_ir.records import Plan
+from tuning_db import answers, content, plan_bodies, plan_lists
 from tuning_db.engine import Database
-from tuning_db.graphs import blanks
-from tuning_db.models import BinaryRow, DeviceRow, FailureRow, GraphRow, PlanRow, RequestRow, SourceRow
-from tuning_db.page_tokens import Page, Position, check_limit
-from tuning_db.requests import Conditions, RequestKey, Searched
-from tuning_db.states import PLAN_STATES, PlanState
+from tuning_db.failures import Failures
+from tuning_db.hits import HitCounter
+from tuning_db.lately_verified import LatelyVerified
+from tuning_db.models import PlanBinaryRow, PlanRow, PlanSourceRow
+from tuning_db.page_tokens import Page
+from tuning_db.plan_lists import ALL_PLANS, PlanFilter, PlanSummary
+from tuning_db.prefixes import beginning_with
+from tuning_db.reading.answers import asked, resolve
+from tuning_db.reading.content import binary, source, verify
+from tuning_db.reading.graphs import verifies
+from tuning_db.requests import WHOLE, Conditions, RequestKey, Resolved, Searched
+from tuning_db.states import PlanState
 
 
-@dataclass(frozen=True, slots=True)
-class PlanFilter:
-    """The filter of a list of plans; a field of None lets all plans through.
+class Plans:
+    """Plans, the requests that they answer, and their binaries and sources. What of them was looked at within a minute
+    and found whole is not looked at again for a hit; damage in between is found when it is read."""
 
-    device: class key, name, or target ("cpu"). op: one that the graph has. family: one that a step has. tenant: one
-    whose requests the plan answers. graph: its key. superseded: also plans that answer no request any more.
-    """
+    def __init__(
+        self, database: Database, failures: Failures, verified: LatelyVerified, clock: Callable[[], float]
+    ) -> None:
+        """verified: shared with whoever reads graphs. clock: seconds since 1970."""
+        self._database = database
+        self._failures = failures
+        self._verified = verified
+        self._hits = HitCounter(database, clock)
 
-    device: str | None = None
-    op: str | None = None
-    family: str | None = None
-    tenant: str | None = None
-    graph: str | None = None
-    superseded: bool = False
+    def resolve(self, request: RequestKey, now: Conditions | None = None, seconds: float = 0.0) -> Resolved | None:
+        """The hot path: the best stored plan for `request`; counts a hit. None: a miss.
 
+        With `now`, a plan measured under other conditions is `stale`: usable, due for another search. seconds: the
+        search time that the asker would wait for; a plan whose search was cut short is due, too, where this is more.
+        """
+        resolved = self.answer(request, now, seconds)
+        if resolved is not None and not self._has_graph(request.graph_key):
+            return None
+        while resolved is not None and not self._has_parts(resolved):
+            resolved = self.answer(request, now, seconds) if self._distrust([resolved.plan_key]) else None
+        if resolved is not None:
+            self._hits.hit(resolved)
+        return resolved
 
-ALL_PLANS = PlanFilter()
+    def answer(self, request: RequestKey, now: Conditions | None = None, seconds: float = 0.0) -> Resolved | None:
+        """The best stored plan for `request`: `resolve` without a hit counted, and without a check that the plan's
+        graph, binaries and sources verify."""
+        found = resolve(self._database, request, now, seconds)
+        if found is None or not found.due or now is None or self._failures.failure(request, now, seconds) is None:
+            return found
+        return replace(found, due=False)
 
+    def asked(self, plan_key: str) -> list[RequestKey]:
+        """The requests that a plan answers now."""
+        return asked(self._database, plan_key)
 
-@dataclass(frozen=True, slots=True)
-class PlanSummary:
-    """A line of a list. Times in us as in `Plan`; `created` and `last_hit` in seconds since 1970.
+    def put(
+        self,
+        request: RequestKey,
+        plan: Plan,
+        state: PlanState,
+        binaries: Mapping[str, bytes],
+        sources: Mapping[str, str],
+        searched: Searched = WHOLE,
+        *,
+        only_better: bool = False,
+    ) -> str:
+        """Makes `plan` the answer to `request`; returns the answer's key. `binaries` and `sources` are keyed by sha256.
 
-    `state`, `hits` and `last_hit` come from the requests that the plan answers (the best state, the sum, the latest);
-    state is None where it answers none. cut_short: why the searches for all of them ended early. Hits are counts as
-    last written, up to a second old.
-    """
-
-    plan_key: str
-    graph_key: str
-    device_key: str
-    target: str
-    device: str
-    numerics: str
-    time_us: float | None
-    spread: float | None
-    unfused_us: float | None
-    lower_bound_us: float
-    copy_us: float | None
-    search_gap: float | None
-    steps: int
-    families: tuple[str, ...]
-    dtypes: tuple[str, ...]
-    created: float
-    state: PlanState | None
-    cut_short: str | None
-    hits: int
-    last_hit: float | None
-
-    @property
-    def speed_up(self) -> float | None:
-        """Unfused time over the plan's time."""
-        return self.unfused_us / self.time_us if self.unfused_us and self.time_us else None
-
-
-_BODY = select(PlanRow.body).where(PlanRow.plan_key == bindparam("key"))
-_LISTED = (
-    "graph_key", "device_key", "numerics", "time_us", "spread", "unfused_us", "lower_bound_us", "copy_us", "search_gap",
-    "steps", "families", "dtypes",
-)  # fmt: skip
-_COPIED = (
-    *(PlanRow.__table__.c[name] for name in ("plan_key", "created", "checksum")),
-    *(DeviceRow.__table__.c[name] for name in ("target", "name")),
-)
-_ANSWERED = tuple(RequestRow.__table__.c[name] for name in ("plan_key", "state", "cut_short", "hits", "last_hit"))
-_SUMMARY: Select[Any] = select(
-    *_COPIED,
-    *(PlanRow.__table__.c[name] for name in _LISTED),
-).join(DeviceRow, DeviceRow.class_key == PlanRow.device_key)
-
-
-def store_plan(
-    database: Database,
-    request: RequestKey,
-    plan: Plan,
-    state: PlanState,
-    binaries: Mapping[str, bytes],
-    sources: Mapping[str, str],
-    searched: Searched,
-    *,
-    only_better: bool,
-) -> str:
-    """Stores a plan with what it needs, makes it the answer to `request`, and returns the answer's key.
-
-    only_better: where the best stored plan for the request stays (`answers.stays`), that is the answer, the new one is
-    not kept, and the search is noted. Raises ValueError where the plan answers another request, its graph is not
-    stored, content does not hash to its key, or a step's binary is neither given nor stored.
-    """
-    _check_answers(request, plan, state)
-    content.check_digests(binaries, sources)
-    body = plan.model_dump_json().encode()
-    plan_key = digest(body)
-    with database.write() as connection:
-        # An eviction at the same time could take a binary between the check and the link.
-        database.serialize(connection, "fuseplan plans")
-        if not connection.execute(select(exists().where(GraphRow.key == plan.graph_key))).scalar():
-            raise ValueError(f"graph {plan.graph_key} is not stored: put_graph comes first")
-        put_device(database, connection, plan.device)
-        now = Conditions.of_plan(plan).json()
-        stored = answers.best_stored(connection, request, now) if only_better else None
-        if stored is not None and stored.plan_key != plan_key and _verifies(connection, stored.plan_key):
-            spread = connection.execute(select(PlanRow.spread).where(PlanRow.plan_key == stored.plan_key)).scalar()
-            if answers.stays(stored, spread, request, plan, state, searched, now):
-                _point(database, connection, answers.columns(request, stored, plan, state, searched))
-                return stored.plan_key
-        content.put_content(database, connection, binaries, sources)
-        row = {"plan_key": plan_key, "body": body} | _listed(plan_key, plan)
-        insert = database.insert(PlanRow).values(**row, created=time.time())
-        connection.execute(insert.on_conflict_do_update(index_elements=["plan_key"], set_=row))
-        _link(database, connection, plan_key, plan)
-        _point(database, connection, answers.columns(request, None, plan, state, searched))
-    return plan_key
-
-
-def plan(database: Database, plan_key: str) -> bytes | None:
-    """The body of a plan, or None where there is none that verifies."""
-    for (body,) in database.cached("plans", plan_key, _BODY, {"key": plan_key}):
-        if digest(body) == plan_key:
-            return body
-        miss("plans", plan_key, "body does not hash to its key")
-    return None
-
-
-def summary(database: Database, plan_key: str) -> PlanSummary | None:
-    """The line that lists show of one plan, superseded ones included."""
-    rows = database.cached("plans", plan_key, _SUMMARY.where(PlanRow.plan_key == plan_key))
-    return next(iter(_summaries(database, rows, None)), None)
-
-
-def plans(database: Database, selected: PlanFilter, page_token: str | None, limit: int) -> Page[PlanSummary]:
-    """A page of plans, the newest first. Raises ValueError for a damaged page token or one of another filter."""
-    statement = _SUMMARY.where(*_conditions(selected)).order_by(PlanRow.created.desc(), PlanRow.plan_key.desc())
-    if page_token is not None:
-        position = Position.of_token(page_token, selected)
-        after = tuple_(bindparam(None, position.created), bindparam(None, position.key))
-        statement = statement.where(tuple_(PlanRow.created, PlanRow.plan_key) < after)
-    rows = database.cached("plans", "list", statement.limit(check_limit(limit) + 1))
-    more = len(rows) > limit
-    shown = rows[:limit]
-    token = Position(shown[-1].created, shown[-1].plan_key).token(selected) if more else None
-    return Page(_summaries(database, shown, selected.tenant), token)
-
-
-def evict(database: Database, plan_key: str) -> bool:
-    """Removes a plan, the requests it answers, and the binaries and sources that no other plan needs."""
-    with database.write() as connection:
-        database.serialize(connection, "fuseplan plans")
-        connection.execute(delete(RequestRow).where(RequestRow.plan_key == plan_key))
-        content.unlink(connection, plan_key)
-        return connection.execute(delete(PlanRow).where(PlanRow.plan_key == plan_key)).rowcount > 0
-
-
-def _check_answers(request: RequestKey, plan: Plan, state: PlanState) -> None:
-    for what, asked, made in (
-        ("graph", request.graph_key, plan.graph_key),
-        ("device", request.device_key, plan.device.class_key),
-        ("wire version", request.wire_version, plan.wire_version),
-    ):
-        if asked != made:
-            raise ValueError(f"the plan answers another request: {what} {asked} was asked for, it is for {made}")
-    if request.numerics not in NUMERICS[NUMERICS.index(plan.numerics) :]:
-        raise ValueError(f"the plan's numerics {plan.numerics} are looser than {request.numerics}, which was asked for")
-    if request.memory_bytes is not None and plan.temporary_bytes > request.memory_bytes:
-        needed = f"{plan.temporary_bytes} bytes of temporaries"
-        raise ValueError(f"the plan needs {needed}, and at most {request.memory_bytes} were asked for")
-    if state not in PLAN_STATES:
-        raise ValueError(f"state must be one of {', '.join(PLAN_STATES)}, not {state!r}")
-
-
-def _verifies(connection: Connection, plan_key: str) -> bool:
-    return digest(connection.execute(_BODY, {"key": plan_key}).scalar()) == plan_key
-
-
-def _point(database: Database, connection: Connection, row: dict[str, Any]) -> None:
-    """Writes what answers a request; its hits stay."""
-    insert = database.insert(RequestRow).values(**row, hits=0, created=time.time())
-    connection.execute(insert.on_conflict_do_update(index_elements=["key"], set_=row))
-    connection.execute(delete(FailureRow).where(FailureRow.key == row["key"]))
-
-
-def _link(database: Database, connection: Connection, plan_key: str, plan: Plan) -> None:
-    binaries = {step.binary for step in plan.steps if step.binary}
-    missing = binaries - content.stored(connection, BinaryRow, binaries)
-    if missing:
-        raise ValueError(f"the plan needs binary {min(missing)}, which is neither given nor stored")
-    sources = content.stored(connection, SourceRow, {step.source for step in plan.steps if step.source})
-    content.link(database, connection, plan_key, binaries, sources)
-
-
-def _listed(plan_key: str, plan: Plan) -> dict[str, Any]:
-    """The columns that lists show, with their checksum."""
-    row: dict[str, Any] = {
-        "graph_key": plan.graph_key,
-        "device_key": plan.device.class_key,
-        "numerics": plan.numerics,
-        "time_us": plan.time_us,
-        "spread": plan.spread,
-        "unfused_us": plan.unfused_us,
-        "lower_bound_us": plan.lower_bound_us,
-        "copy_us": plan.copy_us,
-        "search_gap": plan.search_gap,
-        "steps": len(plan.steps),
-        "families": blanks({step.family for step in plan.steps}),
-        "dtypes": blanks({output.dtype for output in plan.outputs}),
-    }
-    return row | {"checksum": checksum(plan_key, *(row[name] for name in _LISTED))}
-
-
-def _conditions(selected: PlanFilter) -> list[ColumnElement[bool]]:
-    conditions: list[ColumnElement[bool]] = []
-    if selected.device is not None:
-        columns = (DeviceRow.class_key, DeviceRow.name, DeviceRow.target)
-        conditions.append(or_(*(column == selected.device for column in columns)))
-    if selected.op is not None:
-        uses = GraphRow.ops.contains(f" {selected.op} ", autoescape=True)
-        conditions.append(exists().where(GraphRow.key == PlanRow.graph_key, uses))
-    if selected.family is not None:
-        conditions.append(PlanRow.families.contains(f" {selected.family} ", autoescape=True))
-    if selected.graph is not None:
-        conditions.append(PlanRow.graph_key == selected.graph)
-    answers = exists().where(RequestRow.plan_key == PlanRow.plan_key)
-    if selected.tenant is not None:
-        conditions.append(answers.where(RequestRow.tenant == selected.tenant))
-    elif not selected.superseded:
-        conditions.append(answers)
-    return conditions
-
-
-def _summaries(database: Database, rows: Sequence[Row[Any]], tenant: str | None) -> list[PlanSummary]:
-    requests: Select[Any] = select(*_ANSWERED).where(RequestRow.plan_key.in_([row.plan_key for row in rows]))
-    if tenant is not None:
-        requests = requests.where(RequestRow.tenant == tenant)
-    answered: dict[str, list[tuple[str, str | None, int, float | None]]] = {}
-    pointers: list[Row[Any]] = fitting(_ANSWERED, database.cached("requests", "list", requests))
-    for row in pointers:
-        answered.setdefault(row.plan_key, []).append((row.state, row.cut_short, row.hits, row.last_hit))
-    shown: list[PlanSummary] = []
-    for row in fitting(_COPIED, rows):
-        listed: dict[str, Any] = dict(zip(_LISTED, row[-len(_LISTED) :], strict=True))
-        if checksum(row.plan_key, *listed.values()) != row.checksum:
-            miss("plans", row.plan_key, "checksum of the listed columns")
-            continue
-        of_plan = answered.get(row.plan_key, [])
-        states = {state for state, _, _, _ in of_plan}
-        ends = [cut_short for _, cut_short, _, _ in of_plan]
-        listed |= {"families": tuple(row.families.split()), "dtypes": tuple(row.dtypes.split())}
-        shown.append(
-            PlanSummary(
-                **listed,
-                plan_key=row.plan_key,
-                target=row.target,
-                device=row.name,
-                created=row.created,
-                state=next((state for state in PLAN_STATES if state in states), None),
-                cut_short=None if None in ends else next(iter(ends), None),
-                hits=sum(hits for _, _, hits, _ in of_plan),
-                last_hit=max((at for _, _, _, at in of_plan if at is not None), default=None),
-            )
+        only_better: where the best stored plan for the request stays (`answers.stays`), that plan is the answer: the
+        search is noted, `plan` is not kept. Raises ValueError where the plan answers another request, its graph is not
+        stored, content does not hash to its key, or a step's binary is neither given nor stored.
+        """
+        database = self._database
+        return plan_bodies.store_plan(
+            database, request, plan, state, binaries, sources, searched, only_better=only_better
         )
-    return shown
+
+    def mark(self, request: RequestKey, state: PlanState, now: Conditions | None = None) -> bool:
+        """Changes the state of the stored answer, and with `now` the conditions under which it was last verified.
+        False: there is no answer."""
+        return answers.mark(self._database, request, state, now)
+
+    def plan(self, plan_key: str) -> bytes | None:
+        """The body of a plan: JSON whose sha256 is its key."""
+        return plan_bodies.body(self._database, plan_key)
+
+    def summary(self, plan_key: str) -> PlanSummary | None:
+        """The entry of one plan in lists of plans."""
+        return plan_lists.summary(self._database, plan_key)
+
+    def plans(
+        self, selected: PlanFilter = ALL_PLANS, page_token: str | None = None, limit: int = 50
+    ) -> Page[PlanSummary]:
+        """A page of plans, newest first. Raises ValueError for a bad page token or a limit outside 1 ... 1000."""
+        return plan_lists.page(self._database, selected, page_token, limit)
+
+    def keys(self, prefix: str, limit: int = 1000) -> list[str]:
+        """At most `limit` keys of stored plans that begin with `prefix`. Raises ValueError unless that is 4 to 64
+        hexadecimal digits."""
+        return beginning_with(self._database, PlanRow.plan_key, prefix, limit)
+
+    def evict(self, plan_key: str) -> bool:
+        """Removes a plan, the requests it answers, and the binaries and sources only it needs. False: there is none."""
+        return plan_bodies.evict(self._database, plan_key)
+
+    def binary(self, sha256: str) -> bytes | None:
+        """The binary. Where there is none that verifies, plans that need it answer nothing any more."""
+        found = binary(self._database, sha256)
+        if found is None:
+            self._lost(sha256, PlanBinaryRow)
+        return found
+
+    def source(self, sha256: str) -> str | None:
+        """The text of a source. Where there is none that verifies, plans that were stored with it answer nothing any
+        more."""
+        found = source(self._database, sha256)
+        if found is None:
+            self._lost(sha256, PlanSourceRow)
+        return found
+
+    def flush_hits(self) -> None:
+        """Writes the hits counted so far, which otherwise happens once a second."""
+        self._hits.flush()
+
+    def close(self) -> None:
+        """Writes the hits counted so far, and counts no more."""
+        self._hits.close()
+
+    def _has_graph(self, graph_key: str) -> bool:
+        """Whether the graph is stored and verifies, or did lately."""
+        if graph_key in self._verified:
+            return True
+        whole = verifies(self._database, graph_key)
+        if whole:
+            self._verified.add(graph_key)
+        return whole
+
+    def _has_parts(self, resolved: Resolved) -> bool:
+        """`_has_graph` for the binaries and sources of a plan."""
+        if resolved.plan_key in self._verified:
+            return True
+        steps = json.loads(resolved.body)["steps"]
+        binaries, sources = ({step[name] for step in steps if step[name]} for name in ("binary", "source"))
+        whole = verify(self._database, resolved.plan_key, binaries, sources)
+        if whole:
+            self._verified.add(resolved.plan_key, binaries | sources)
+        return whole
+
+    def _distrust(self, plan_keys: Collection[str]) -> int:
+        for key in plan_keys:
+            self._verified.forget(key)
+        return answers.distrust(self._database, sorted(plan_keys))
+
+    def _lost(self, sha256: str, table: type[PlanBinaryRow] | type[PlanSourceRow]) -> None:
+        """Marks the answers by plans with a lost or damaged binary or source as failed, see `answers.distrust`."""
+        needing = {*content.plans_with(self._database, table, sha256), *self._verified.with_part(sha256)}
+        if needing:
+            self._distrust(needing)

@@ -17,8 +17,8 @@ from tuning_db.graphs import Graphs
 from tuning_db.lately_verified import LatelyVerified
 from tuning_db.measurements import Trials
 from tuning_db.operations import Operations
+from tuning_db.plans import Plans
 from tuning_db.segments import Segments
-from tuning_db.stored_plans import Plans
 
 
 class Store:

@@ -14,7 +14,7 @@ from service.api.threads import blocking
 from service.api.times import moment
 from service.errors import ApiError
 from service.wording.formatting import count
-from tuning_db.plans import PlanFilter
+from tuning_db.plan_lists import PlanFilter
 
 router = APIRouter(tags=["plans"])
 

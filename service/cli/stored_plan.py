@@ -13,7 +13,7 @@ from service.cli.device_targets import is_of_target
 from service.cli.errors import CommandError, bad_input
 from service.cli.graph_argument import read_graph
 from service.cli.graph_or_plan import load_subject
-from tuning_db.plans import PlanFilter, PlanSummary
+from tuning_db.plan_lists import PlanFilter, PlanSummary
 from tuning_db.requests import RequestKey
 from tuning_db.store import Store
 

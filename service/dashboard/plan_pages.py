@@ -25,7 +25,7 @@ from service.wording import formatting
 from service.wording.key_prefixes import CANDIDATES, several
 from service.wording.naming import Naming
 from service.wording.nodes import NodeWords
-from tuning_db.plans import PlanSummary
+from tuning_db.plan_lists import PlanSummary
 from tuning_db.prefixes import is_prefix
 from tuning_db.reading.graphs import StoredGraph
 from tuning_db.store import Store

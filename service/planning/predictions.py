@@ -2,7 +2,7 @@
 
 import json
 
-from tuning_db.plans import PlanSummary
+from tuning_db.plan_lists import PlanSummary
 from tuning_db.store import Store
 
 PREDICTIONS = 4096  # predicted times in memory

@@ -18,7 +18,7 @@ from service.wording.formatting import age, duration, expected, times
 from service.wording.key_prefixes import told_apart
 from service.wording.shares import share_of
 from service.wording.states import shown_state
-from tuning_db.plans import PlanFilter, PlanSummary
+from tuning_db.plan_lists import PlanFilter, PlanSummary
 from tuning_db.store import Store
 
 Device = Annotated[str | None, typer.Option(help="Only of this device: its key, its name or its target.")]

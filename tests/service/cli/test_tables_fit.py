@@ -32,7 +32,7 @@ from service.wording.nodes import NodeWords
 from tests.service.cli.conftest import Cli
 from tests.support.stored_plans import DEVICE, chain, plan_of
 from tuning_db.measurements import Trial
-from tuning_db.plans import PlanSummary
+from tuning_db.plan_lists import PlanSummary
 
 NAMES = Naming(("scores", "attention_mask_of_the_first_layer"), ("weights",))
 SCHEDULE = "normalization{lanes=64,fetch=1024,store=stream,tile=1024,block=0,interleave=1,tasks=1,dear=4,ahead=1}"

@@ -11,7 +11,7 @@ from tests.service.db.samples import Samples, sha
 from tests.support.stored_plans import store_alike
 from tuning_db.engine import Database
 from tuning_db.page_tokens import Position
-from tuning_db.plans import PlanFilter
+from tuning_db.plan_lists import PlanFilter
 from tuning_db.reading.graphs import Names
 from tuning_db.requests import Conditions, RequestKey
 from tuning_db.store import Store
@@ -322,7 +322,7 @@ def test_paging_shows_every_plan_once_while_plans_arrive(store: Store, samples: 
 def test_pages_part_plans_of_the_same_moment(
     sqlite_url: str, samples: Samples, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tuning_db.plans.time.time", lambda: 1000.0)
+    monkeypatch.setattr("tuning_db.plan_bodies.time.time", lambda: 1000.0)
     with Store(sqlite_url) as store:
         keys = {samples.put(store, n) for n in range(5)}
         seen: list[str] = []
