@@ -24,9 +24,9 @@ from scheduler.plans.whole_time import BY_STEPS, times
 from scheduler.rewrites.prepare import Prepared
 from scheduler.segments.atom_cuts import cut
 from scheduler.segments.atoms import Atoms
+from scheduler.segments.consecutive_atoms import SectionCandidate, Stretch, distinct
 from scheduler.segments.enumeration import Candidate
 from scheduler.segments.sections import Section, sections
-from scheduler.segments.stretches import SectionCandidate, Stretch, distinct
 from scheduler.tuning.trials import Ledger
 from scheduler.verdict import QUICKLY
 

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
 
-from fusion_ir.core.allowance import limited
 from fusion_ir.core.limits import check_body
 from fusion_ir.core.named import NamedGraph
+from fusion_ir.core.node_quota import limited
 from fusion_ir.errors import FormatError, excerpt
 from fusion_ir.formats.json.strict_json import decode, excerpt_key
 from fusion_ir.formats.json.wire import read_json

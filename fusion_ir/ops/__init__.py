@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 
-from fusion_ir.core.allowance import count
 from fusion_ir.core.extent import Extent
 from fusion_ir.core.graph import InputSpec
 from fusion_ir.core.node import Attr, Node, intern
+from fusion_ir.core.node_quota import count
 from fusion_ir.core.scalar import Scalar
 from fusion_ir.dtype import DType
 from fusion_ir.errors import counted
@@ -37,7 +37,7 @@ _KIND_WORDS: dict[AttrKind, str] = {
 
 def make(op: str, args: Sequence[Node], attrs: Mapping[str, Attr] | None = None) -> Node:
     """The node `op(args; attrs)`, checked by the op's rules. Raises RuleError, KeyError for an unknown op,
-    FormatError for one too many within `allowance.limited`."""
+    FormatError for one too many within `node_quota.limited`."""
     row = OPS[op]
     count(len(args))
     attrs = dict(attrs or {})

@@ -10,7 +10,7 @@ from fusion_ir.core.layout import check_alignment, check_donation, check_strides
 from fusion_ir.core.limits import LIMITS, check_body, check_count, check_lines, check_name, check_sizes, check_text
 from fusion_ir.core.named import NamedGraph, names_of_nodes
 from fusion_ir.core.node import Attr, Node
-from fusion_ir.core.operand_words import operand_words
+from fusion_ir.core.operand_descriptions import describe_operands
 from fusion_ir.core.scalar import Scalar
 from fusion_ir.dtype import DTYPES, DType
 from fusion_ir.errors import FormatError, excerpt
@@ -261,7 +261,7 @@ class _Reader:
             node = make(op, args, attrs)
         except ValueError as error:
             named = ((number, self.nodes[number], self.places[number]) for number in numbers)
-            raise FormatError(place, f"{error}{operand_words(named)}") from None
+            raise FormatError(place, f"{error}{describe_operands(named)}") from None
         check_sizes(place, node.sizes)
         return node
 

@@ -17,14 +17,14 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from fusion_ir.building.recognise_contractions import read_graph
 from fusion_ir.core.aliases import DTYPE_ALIASES
-from fusion_ir.core.allowance import keep, limited
 from fusion_ir.core.extent import Extent, dense_strides, shape_of
 from fusion_ir.core.graph import Graph, InputSpec, OutputSpec
 from fusion_ir.core.layout import check_alignment, check_donation, check_strides, normal_strides
 from fusion_ir.core.limits import LIMITS, check_body, check_count, check_name, check_sizes
 from fusion_ir.core.named import NamedGraph, unique_name
 from fusion_ir.core.node import Attr, Node
-from fusion_ir.core.operand_words import operand_words
+from fusion_ir.core.node_quota import keep, limited
+from fusion_ir.core.operand_descriptions import describe_operands
 from fusion_ir.core.scalar import Scalar
 from fusion_ir.dtype import DTYPES, DType
 from fusion_ir.errors import FormatError, excerpt, nearest
@@ -256,7 +256,7 @@ class _Reader:
 
     def node(self, place: str, row: WireNode) -> None:
         args = [self.tensor(f"{place}/args/{i}", name) for i, name in enumerate(row.args)]
-        named = partial(self.operand_words, row.args)
+        named = partial(self.describe_operands, row.args)
         results = build_node(place, row.op, args, row.attrs, named)
         names = [row.name] if len(results) == 1 else [f"{row.name}.{i}" for i in range(len(results))]
         for name, result in zip(names, results, strict=True):
@@ -267,9 +267,9 @@ class _Reader:
             self.tensors[name] = result
             self.places[name] = place
 
-    def operand_words(self, names: Sequence[str]) -> str:
+    def describe_operands(self, names: Sequence[str]) -> str:
         """The tensors that a node reads, as a message describes them."""
-        return operand_words((name, self.tensors[name], self.places[name]) for name in names)
+        return describe_operands((name, self.tensors[name], self.places[name]) for name in names)
 
     def tensor(self, place: str, name: str) -> Node:
         node = self.tensors.get(name)

@@ -6,7 +6,7 @@ from typing import NoReturn, TypeVar
 
 from fusion_ir.core.limits import LIMITS
 from fusion_ir.core.node import Node
-from fusion_ir.core.operand_words import operand_words
+from fusion_ir.core.operand_descriptions import describe_operands
 from fusion_ir.errors import FormatError, counted, excerpt
 from fusion_ir.formats.kernel_math.scalars import Number, Scalars
 from fusion_ir.formats.kernel_math.tensors import TENSOR, Axis, Mention, axis_number, read_axis, read_mention
@@ -165,10 +165,10 @@ class MathCall:
             if argument.tag and self.name != "Welford":
                 raise FormatError(argument.place, f"{self.name} takes no ({argument.tag}) behind its operands")
 
-    def operand_words(self) -> str:
+    def describe_operands(self) -> str:
         """The tensors among the operands, as a message describes them, and where they are defined."""
         tensors = [a.value for a in self.positional if isinstance(a.value, Tensor)]
-        return operand_words((t.mention.name, t.node, t.mention.place) for t in tensors)
+        return describe_operands((t.mention.name, t.node, t.mention.place) for t in tensors)
 
     def error(self, reason: str) -> FormatError:
         return FormatError(self.place, reason)

@@ -8,9 +8,9 @@ from typing import TypeVar
 
 from fusion_ir import building as build
 from fusion_ir.core.aliases import op_hint
-from fusion_ir.core.allowance import keep
 from fusion_ir.core.limits import LIMITS, check_count, check_sizes
 from fusion_ir.core.node import Node
+from fusion_ir.core.node_quota import keep
 from fusion_ir.errors import FormatError, counted, excerpt
 from fusion_ir.formats.kernel_math.calls import Argument, MathCall, Operands, Padding, Tensor
 from fusion_ir.formats.kernel_math.ops import (
@@ -178,7 +178,7 @@ def _check_dtypes(call: MathCall, tensors: Sequence[Argument]) -> None:
     for argument, dtype in known:
         if dtype != known[0][1]:
             found = f"an operand is {dtype}, another {known[0][1]}"
-            raise FormatError(argument.place, f"{call.name}: {found}{call.operand_words()}")
+            raise FormatError(argument.place, f"{call.name}: {found}{call.describe_operands()}")
 
 
 def _check_axes(call: MathCall, argument: Argument) -> None:
@@ -186,11 +186,11 @@ def _check_axes(call: MathCall, argument: Argument) -> None:
     mention, written = argument.value.mention, call.result.kept
     if len(mention.kept) != len(written):
         ranks = f"has rank {len(mention.kept)}, its result {call.result.name} {len(written)}"
-        raise FormatError(argument.place, f"{call.name}: operand {mention.name} {ranks}{call.operand_words()}")
+        raise FormatError(argument.place, f"{call.name}: operand {mention.name} {ranks}{call.describe_operands()}")
     for axis, of_result in zip(mention.kept, written, strict=True):
         if axis.extent != of_result.extent and (axis.extent != 1 or axis.kind != "b"):
             met = f"axis {axis} of {mention.name} meets {of_result} of {call.result.name}"
-            raise FormatError(argument.place, f"{call.name}: {met}{call.operand_words()}")
+            raise FormatError(argument.place, f"{call.name}: {met}{call.describe_operands()}")
 
 
 def _guarded(call: MathCall, action: Callable[[], T]) -> T:
@@ -201,7 +201,7 @@ def _guarded(call: MathCall, action: Callable[[], T]) -> T:
         raise
     except (ValueError, OverflowError) as error:
         reason = str(error) if str(error).startswith(call.name) else f"{call.name}: {error}"
-        raise call.error(f"{reason}{call.operand_words()}") from None
+        raise call.error(f"{reason}{call.describe_operands()}") from None
 
 
 def _defined(call: MathCall, mention: Mention, result: Node | tuple[Node, Padding]) -> Tensor:

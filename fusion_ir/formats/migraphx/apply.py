@@ -8,7 +8,7 @@ from fusion_ir.core.aliases import op_hint
 from fusion_ir.core.extent import dense_strides
 from fusion_ir.core.layout import normal_strides
 from fusion_ir.core.node import Node
-from fusion_ir.core.operand_words import operand_words
+from fusion_ir.core.operand_descriptions import describe_operands
 from fusion_ir.dtype import DTYPES, DType, bool_
 from fusion_ir.errors import FormatError, excerpt
 from fusion_ir.formats.migraphx.lines import Instruction, Type
@@ -70,7 +70,7 @@ def apply(instruction: Instruction, operands: Sequence[Value], inside: Sequence[
         found = row.value(**given)
     except (ValueError, OverflowError) as error:
         reason = str(error) if str(error).startswith(f"{op}:") else f"{op}: {error}"
-        raise FormatError(place, f"{reason}{_operand_words(instruction, operands)}") from None
+        raise FormatError(place, f"{reason}{_describe_operands(instruction, operands)}") from None
     node = _cast(instruction, row, found.node if isinstance(found, View) else found, operands, dtype)
     if node.sizes != sizes or node.dtype != dtype:
         expected, actual = spell(node.dtype, node.sizes), spell(dtype, sizes)
@@ -86,10 +86,10 @@ def apply(instruction: Instruction, operands: Sequence[Value], inside: Sequence[
     return Value(node, type_.strides, instruction.name.place)
 
 
-def _operand_words(instruction: Instruction, operands: Sequence[Value]) -> str:
+def _describe_operands(instruction: Instruction, operands: Sequence[Value]) -> str:
     """An instruction's operands, as a message describes them."""
     named = zip(data_arguments(instruction), operands, strict=True)
-    return operand_words((argument.text, operand.node, operand.place) for argument, operand in named)
+    return describe_operands((argument.text, operand.node, operand.place) for argument, operand in named)
 
 
 def _check_pointwise(instruction: Instruction, operands: Sequence[Value], sizes: Sequence[int]) -> None:
@@ -100,11 +100,11 @@ def _check_pointwise(instruction: Instruction, operands: Sequence[Value], sizes:
     for position, (argument, operand) in enumerate(zip(arguments, operands, strict=True)):
         node = operand.node
         if node.sizes != tuple(sizes):
-            expected = f"expected the result's extents {list(sizes)}{_operand_words(instruction, operands)}"
+            expected = f"expected the result's extents {list(sizes)}{_describe_operands(instruction, operands)}"
             raise FormatError(argument.place, f"{argument.text} is {spell(node.dtype, node.sizes)}, {expected}")
         if position > first and node.dtype != operands[first].node.dtype:
             expected = f"expected {spell(operands[first].node.dtype, sizes)} as {arguments[first].text} is"
-            expected += _operand_words(instruction, operands)
+            expected += _describe_operands(instruction, operands)
             raise FormatError(argument.place, f"{argument.text} is {spell(node.dtype, node.sizes)}, {expected}")
 
 

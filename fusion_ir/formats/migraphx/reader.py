@@ -26,13 +26,13 @@ from functools import cached_property
 
 from fusion_ir import building as build
 from fusion_ir.building.recognise_contractions import read_graph
-from fusion_ir.core.allowance import keep
 from fusion_ir.core.extent import dense_strides, shape_of
 from fusion_ir.core.graph import Graph, InputSpec, OutputSpec
 from fusion_ir.core.layout import check_strides, normal_strides
 from fusion_ir.core.limits import LIMITS, check_body, check_count, check_name, check_sizes
 from fusion_ir.core.named import NamedGraph, unique_name
 from fusion_ir.core.node import Node
+from fusion_ir.core.node_quota import keep
 from fusion_ir.core.scalar import Scalar
 from fusion_ir.dtype import DType
 from fusion_ir.errors import FormatError, counted, excerpt

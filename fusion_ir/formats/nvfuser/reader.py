@@ -18,13 +18,13 @@ from typing import cast
 
 from fusion_ir.building.recognise_contractions import read_graph
 from fusion_ir.core.aliases import op_hint
-from fusion_ir.core.allowance import keep
 from fusion_ir.core.graph import Graph, InputSpec, OutputSpec
 from fusion_ir.core.layout import check_donation, normal_strides
 from fusion_ir.core.limits import LIMITS, check_body, check_count, check_name, check_sizes
 from fusion_ir.core.named import NamedGraph, unique_name
 from fusion_ir.core.node import Node
-from fusion_ir.core.operand_words import operand_words
+from fusion_ir.core.node_quota import keep
+from fusion_ir.core.operand_descriptions import describe_operands
 from fusion_ir.core.scalar import Scalar
 from fusion_ir.dtype import DType
 from fusion_ir.errors import FormatError, counted, excerpt, nearest
@@ -123,7 +123,7 @@ class _Definition:
             result = function(**values)
         except (ValueError, OverflowError) as error:
             reason = str(error) if str(error).startswith(op) else f"{op}: {error}"
-            raise FormatError(call.place, f"{reason}{operand_words(self.operands(call))}") from None
+            raise FormatError(call.place, f"{reason}{describe_operands(self.operands(call))}") from None
         results = cast(
             "tuple[Node | Number | int | list[int], ...]", result if isinstance(result, tuple) else (result,)
         )

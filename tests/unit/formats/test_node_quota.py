@@ -2,12 +2,12 @@
 
 import pytest
 
-from fusion_ir.core import allowance
-from fusion_ir.core.allowance import keep, limited
+from fusion_ir.core import node_quota
 from fusion_ir.core.extent import shape_of
 from fusion_ir.core.graph import InputSpec
 from fusion_ir.core.limits import GraphLimits
 from fusion_ir.core.node import Node
+from fusion_ir.core.node_quota import keep, limited
 from fusion_ir.dtype import f32
 from fusion_ir.errors import FormatError
 from fusion_ir.ops import make, make_input
@@ -17,7 +17,7 @@ X = make_input(0, InputSpec(shape_of((4,)), f32, (1,)))
 
 @pytest.fixture(autouse=True)
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(allowance, "LIMITS", GraphLimits(nodes=10, made=30, made_operands=40))
+    monkeypatch.setattr(node_quota, "LIMITS", GraphLimits(nodes=10, made=30, made_operands=40))
 
 
 def chain(length: int) -> Node:

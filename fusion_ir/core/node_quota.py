@@ -25,7 +25,7 @@ class _Count:
         self.kept = set[Node]()
 
 
-_counts: ContextVar[_Count | None] = ContextVar("fusion_ir.core.allowance", default=None)
+_counts: ContextVar[_Count | None] = ContextVar("fusion_ir.core.node_quota", default=None)
 
 
 @contextmanager

@@ -8,17 +8,19 @@ _SHOWN = 4
 _NAME_CHARS = 40
 
 
-def operand_words(operands: Iterable[tuple[str, Node, str]]) -> str:
+def describe_operands(operands: Iterable[tuple[str, Node, str]]) -> str:
     """ " (x is f32[3], line 2; w is f32[4], line 5)" of names, nodes and places, each once; "" where there is none.
 
     A place is "line:column" or a JSON pointer, or empty where it is not known.
     """
-    shown = list(dict.fromkeys(f"{_name(name)} is {type_words(node)}{_where(place)}" for name, node, place in operands))
+    shown = list(
+        dict.fromkeys(f"{_name(name)} is {describe_type(node)}{_where(place)}" for name, node, place in operands)
+    )
     more = [f"and {len(shown) - _SHOWN} more"] if len(shown) > _SHOWN else []
     return f" ({'; '.join([*shown[:_SHOWN], *more])})" if shown else ""
 
 
-def type_words(node: Node) -> str:
+def describe_type(node: Node) -> str:
     """`f32[4, 8]`."""
     return f"{node.dtype}{list(node.sizes)}"
 

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from fusion_ir.core.operand_words import operand_words
+from fusion_ir.core.operand_descriptions import describe_operands
 from fusion_ir.dtype import f32
 from fusion_ir.errors import FormatError
 from fusion_ir.formats import READERS, read
@@ -116,9 +116,9 @@ def test_both_tensors_are_named(text: str, begins: str, ends: str) -> None:
 def test_many_operands_and_long_names() -> None:
     names = ["t0" + "x" * 100, "t1\n", *(f"t{i}" for i in range(2, 7))]
     named = [(name, tensor(0, (i,), f32), "1:2") for i, name in enumerate(names)]
-    words = operand_words(named)
+    words = describe_operands(named)
     assert words.startswith(f" (t0{'x' * 38}... is f32[0], line 1; ")
     assert "t1\\n is f32[1], line 1" in words and words.endswith("; and 3 more)")
     assert len(words) < 300
-    assert operand_words([]) == ""
-    assert operand_words([named[2], named[2]]) == " (t2 is f32[2], line 1)"
+    assert describe_operands([]) == ""
+    assert describe_operands([named[2], named[2]]) == " (t2 is f32[2], line 1)"
