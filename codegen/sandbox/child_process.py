@@ -1,14 +1,11 @@
 """One child process: its pipes, its messages, its limits, and how it ended. The only file that starts any."""
 
-import atexit
 import json
 import os
 import selectors
-import shutil
 import signal
 import struct
 import subprocess
-import tempfile
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -17,6 +14,7 @@ from typing import Any
 
 from codegen.sandbox import isolation
 from codegen.sandbox.heartbeat import NOBODY, Heartbeat
+from codegen.sandbox.temporary_folders import make_folder, remove_folder
 from fusion_ir.status import Status
 
 # The progress page, which the child writes and the parent only looks at now and then: count of writes, program at
@@ -27,22 +25,6 @@ OUT_OF_MEMORY = ("bad_alloc", "memoryerror", "out of memory", "terminate called 
 MAX_MESSAGE_BYTES = 256 << 20
 MOST_WAIT_S = 3600.0  # at once: longer ones overflow what the system's call takes
 EXIT_SECONDS = 0.5  # between the end of a process's pipes and its own: its memory is gone by then
-
-_homes: dict[str, int] = {}  # those that are there, each with the process that made it
-
-
-def _make_home() -> str:
-    home = tempfile.mkdtemp(prefix="fuseplan-home-")
-    _homes[home] = os.getpid()
-    return home
-
-
-@atexit.register
-def _remove_homes() -> None:
-    """Removes homes that an interrupt left behind, in whatever it struck: the start of a child, or its end."""
-    for home, maker in list(_homes.items()):
-        if maker == os.getpid():
-            shutil.rmtree(home, ignore_errors=True)
 
 
 class SlotFailure(Exception):
@@ -93,7 +75,7 @@ class ChildProcess:
             "file_bytes": limits.file_bytes,
             "progress": progress,
         }
-        self.home = _make_home()
+        self.home = make_folder()
         self.process = subprocess.Popen(
             isolation.command(module, json.dumps(start)),
             stdin=subprocess.DEVNULL,
@@ -190,8 +172,7 @@ class ChildProcess:
         for descriptor in (self.request, self.answer, self.printed, self.lifeline):
             os.close(descriptor)
         self.progress.close()
-        shutil.rmtree(self.home, ignore_errors=True)
-        _homes.pop(self.home, None)
+        remove_folder(self.home)
 
     def text(self) -> str:
         """The text that the child printed in this job."""

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 from importlib.util import find_spec
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from codegen.hardware.libraries import LibraryMissing, library_file
@@ -20,6 +19,7 @@ from codegen.kernel import Kernel
 from codegen.sandbox.limits import DEFAULT_LIMITS, Limits
 from codegen.sandbox.object_cache import ObjectCache
 from codegen.sandbox.slot import ChildLimits, Slot, SlotFailure, once_more
+from codegen.sandbox.temporary_folders import temporary_folder
 from codegen.toolchain.compiler import (
     INCLUDE,
     CompilerMissing,
@@ -163,7 +163,7 @@ class CpuCompiler:
         cpu_seconds: float | None,
     ) -> tuple[tuple[bytes, dict[str, CompileReport]] | Failure, bool]:
         """The result of one try of `build`, and whether somebody killed the compiler or its child."""
-        with TemporaryDirectory(prefix="fuseplan-") as folder:
+        with temporary_folder() as folder:
             Path(folder, "unit.cpp").write_text(source)
             argv = [*self.command, "unit.cpp", "-o", "unit.so", *self.machine_flags(), *flags]
             # What a compiler that is killed leaves behind goes with the folder.

@@ -4,12 +4,12 @@ import re
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from codegen.hardware.missing_cuda import cupy_hint
 from codegen.kernel import Kernel
 from codegen.sandbox.limits import DEFAULT_LIMITS, Limits
 from codegen.sandbox.slot import ChildLimits, Slot, SlotError, SlotFailure, once_more
+from codegen.sandbox.temporary_folders import temporary_folder
 from codegen.toolchain.compiler import (
     INCLUDE,
     CompilerMissing,
@@ -64,7 +64,7 @@ class CudaCompiler:
         quickly: bool = False,
     ) -> tuple[bytes, dict[str, CompileReport]] | Failure:
         """See Compiler."""
-        with TemporaryDirectory(prefix="fuseplan-") as folder:
+        with temporary_folder() as folder:
             output = Path(folder, "unit.cubin")
             flags = [f"--gpu-architecture={self.device.arch}", *FLAGS, f"-I{self.include}"]
             try:

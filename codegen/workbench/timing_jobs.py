@@ -1,6 +1,5 @@
 """Jobs of the timing child: checking and timing programs, and running plans, whatever becomes of the child."""
 
-import tempfile
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -13,6 +12,7 @@ from codegen.hardware.machine import usable_cpus
 from codegen.launch.emulator import emulator_library
 from codegen.sandbox.limits import Limits, allowance_seconds, check_seconds, kernel_seconds
 from codegen.sandbox.slot import SlotFailure, once_more
+from codegen.sandbox.temporary_folders import temporary_folder
 from codegen.timing.core_use import CoreUse
 from codegen.toolchain.builder import Builder
 from codegen.toolchain.compiler import Compiler
@@ -146,7 +146,7 @@ class TimingJobs:
 
     def run(self, plan: Plan, inputs: Sequence[Array], versions: Mapping[int, str]) -> list[Array]:
         """See `Workbench.run`."""
-        with tempfile.TemporaryDirectory(prefix="fuseplan-") as folder:
+        with temporary_folder() as folder:
             for i, array in enumerate(inputs):
                 np.ascontiguousarray(array).tofile(f"{folder}/in{i}")
             operations = sum(step.operations for step in plan.steps)

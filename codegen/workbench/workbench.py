@@ -1,7 +1,6 @@
 """The workbench: compiles and checks kernels, times them against each other, runs plans; all in child processes."""
 
 import secrets
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -17,6 +16,7 @@ from codegen.sandbox.device_lock import segment_turn
 from codegen.sandbox.limits import DEFAULT_LIMITS, Limits, check_work
 from codegen.sandbox.object_cache import ObjectCache
 from codegen.sandbox.slot import ChildLimits, Slot, SlotError
+from codegen.sandbox.temporary_folders import temporary_folder
 from codegen.timing.core_use import CoreUse
 from codegen.timing.race_time import RaceTime
 from codegen.toolchain.builder import Builder, Result
@@ -281,7 +281,7 @@ class Workbench:
         """Judges a plan of `graph` by its steps, one by one (`codegen.workbench.step_check`), since its outputs say
         nothing, and times it for about `seconds`. Each run has to give the bits of the outputs judged right. Raises
         MissingBinary."""
-        with tempfile.TemporaryDirectory(prefix="fuseplan-") as folder:
+        with temporary_folder() as folder:
             proven: list[list[str]] = []
             for inputs in samples(graph, seed):
                 try:

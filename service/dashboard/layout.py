@@ -4,10 +4,10 @@ import json
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from codegen.sandbox import isolation
+from codegen.sandbox.temporary_folders import temporary_folder
 from service.dashboard.layout_child import MISSING
 
 POINTS_PER_INCH = 72.0
@@ -55,7 +55,7 @@ def layout(boxes: Sequence[tuple[float, float]], edges: Sequence[tuple[int, int]
     lines += [f"n{a} -> n{b} [id=e{i}]" for i, (a, b) in enumerate(edges)]
     lines.append("}")
     try:
-        with TemporaryDirectory(prefix="fuseplan-home-") as home:
+        with temporary_folder() as home:
             child = subprocess.run(
                 isolation.command("service.dashboard.layout_child"),
                 input="\n".join(lines).encode(),
