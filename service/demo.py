@@ -7,13 +7,14 @@ it again.
 
 import argparse
 import shlex
+import shutil
 import socket
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -52,14 +53,17 @@ def main() -> int:
     options = _options()
     console = out()
     folder = Path(tempfile.mkdtemp(prefix="fuseplan-demo-"))
-    try:
-        plan = _show(console, folder, options)
-    except CommandError as error:
-        err().print(f"demo: {error}", markup=False)
-        return error.code
-    except KeyboardInterrupt:
-        return 130
-    console.print(_again(folder, plan), soft_wrap=True)
+    with ExitStack() as at_end:
+        at_end.callback(shutil.rmtree, folder, ignore_errors=True)
+        try:
+            plan = _show(console, folder, options)
+        except CommandError as error:
+            err().print(f"demo: {error}", markup=False)
+            return error.code
+        except KeyboardInterrupt:
+            return 130
+        console.print(_again(folder, plan), soft_wrap=True)
+        at_end.pop_all()  # the folder stays for the server that this says how to start
     return 0
 
 

@@ -1,6 +1,7 @@
 """The demo, and the command line asking a running server: real processes, a real compiler, loopback only."""
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -14,10 +15,15 @@ from tests.support.service_process import ROOT, server
 EXAMPLE = ROOT / "examples" / "momentum_step.json"
 
 
+def demo(temporary: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    """The demo's process, with a place of its own for temporary folders."""
+    command, env = [sys.executable, "-m", "service.demo", *arguments], {**os.environ, "TMPDIR": str(temporary)}
+    return subprocess.run(command, env=env, capture_output=True, text=True, timeout=180, cwd=ROOT, check=False)
+
+
 @pytest.mark.turn("clients")
 def test_the_demo_shows_plan_hit_and_page(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "service.demo", "--graph", str(EXAMPLE), "--seconds", "2"]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=180, cwd=ROOT, check=False)
+    ended = demo(tmp_path, "--graph", str(EXAMPLE), "--seconds", "2")
     assert ended.returncode == 0, ended.stderr
     for words in (
         "First answer, a miss",
@@ -33,14 +39,16 @@ def test_the_demo_shows_plan_hit_and_page(tmp_path: Path) -> None:
     assert len(re.findall(r"/plans/[0-9a-f]{64}$", ended.stdout, re.MULTILINE)) == 2, "an address is never broken"
     assert re.search(r"^  \S*fuseplan serve --db sqlite:///\S+ --cache \S+$", ended.stdout, re.MULTILINE)
     assert ended.stderr == ""
+    [kept] = tmp_path.iterdir()
+    assert f"sqlite:///{kept}/" in ended.stdout
 
 
 def test_the_demo_names_what_it_cannot_read(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "service.demo", "--graph", str(tmp_path / "none.json")]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=ROOT, check=False)
+    ended = demo(tmp_path, "--graph", str(tmp_path / "none.json"))
     assert ended.returncode == 2
     assert "none.json: No such file or directory" in ended.stderr
     assert "Traceback" not in ended.stderr
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.turn("clients")
