@@ -6,7 +6,6 @@ CPU seconds of this process, or of the compiler and the process that runs it: ot
 """
 
 import resource
-import tempfile
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +17,7 @@ from codegen.families import FAMILIES
 from codegen.kernel import EmitError, Kernel, Launch
 from codegen.launch.emulator import Emulation, emulator_library, load_kernels, load_runtime, run_arrays
 from codegen.sandbox.object_cache import ObjectCache
+from codegen.sandbox.temporary_folders import make_folder
 from codegen.toolchain.compiler import Failure
 from codegen.toolchain.emulator import EmulatorCompiler, emulator_compiler
 from fusion_ir.records import Device
@@ -33,7 +33,7 @@ BODIES = {
 
 def main() -> None:
     """Prints the figures."""
-    cache = ObjectCache(tempfile.mkdtemp(prefix="emulator_benchmark_"))
+    cache = ObjectCache(make_folder())
     device = detect("emulator", cache)
     compiler = emulator_compiler(device)
     load_runtime(emulator_library(compiler.compiler, cache))

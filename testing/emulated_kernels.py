@@ -1,6 +1,5 @@
 """The emulator in the process of a test: kernels compiled together, then run on arrays."""
 
-import tempfile
 from collections.abc import Sequence
 from ctypes import CDLL
 from functools import lru_cache
@@ -9,6 +8,7 @@ from pathlib import Path
 from codegen.kernel import Kernel
 from codegen.launch.emulator import Emulation, emulator_library, load_kernels, load_runtime
 from codegen.sandbox.object_cache import ObjectCache
+from codegen.sandbox.temporary_folders import make_folder
 from codegen.toolchain.compiler import INCLUDE, Failure
 from codegen.toolchain.cpu import find_compiler
 from codegen.toolchain.emulator import EmulatorCompiler, emulator_compiler
@@ -19,7 +19,8 @@ SECONDS = 200.0  # for one file
 
 @lru_cache(maxsize=1)
 def object_cache() -> ObjectCache:
-    return ObjectCache(tempfile.mkdtemp(prefix="emulated_"))
+    """The objects of this process."""
+    return ObjectCache(make_folder())
 
 
 def emulated_device(arch: str = "sm_80") -> Device:

@@ -17,6 +17,7 @@ from functools import lru_cache, partial, wraps
 from pathlib import Path
 from typing import Any
 
+from codegen.sandbox.temporary_folders import make_folder
 from codegen.toolchain.compiler import Failure, header_digest
 from codegen.toolchain.cpu import CpuCompiler
 from codegen.toolchain.cuda import CudaCompiler
@@ -74,7 +75,7 @@ class Objects:
 @lru_cache(maxsize=1)
 def objects() -> Objects:
     """The objects of this run; where none are kept, of this process."""
-    return Objects(Path(os.environ.get(VARIABLE) or tempfile.mkdtemp(prefix="objects_")))
+    return Objects(Path(os.environ.get(VARIABLE) or make_folder()))
 
 
 def program(command: Sequence[str]) -> str | None:

@@ -10,7 +10,6 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -21,6 +20,7 @@ from pathlib import Path
 import ml_dtypes
 import numpy as np
 
+from codegen.sandbox.temporary_folders import make_folder
 from codegen.toolchain.elf import symbol_bytes
 from fusion_ir.arithmetic.conversions import dtype_of
 from fusion_ir.dtype import DTYPES, DType
@@ -121,7 +121,8 @@ class Library:
 
 @lru_cache
 def _folder() -> Path:
-    return Path(tempfile.mkdtemp(prefix="vec_headers_"))
+    """A folder of this process."""
+    return Path(make_folder())
 
 
 @lru_cache

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from codegen.sandbox.temporary_folders import sweep
 from testing.objects import VARIABLE, Keeping, objects
 from tests.support.whole import SEED, WHOLE, in_turn, some
 
@@ -29,9 +30,12 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    """Bounds what the next run finds; the process that began the run does so, last."""
-    if "PYTEST_XDIST_WORKER" not in os.environ and VARIABLE in os.environ:
-        objects().trim()
+    """Bounds what the next run finds, and removes what processes left that tests killed; the process that began the run
+    does so, last."""
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        sweep()
+        if VARIABLE in os.environ:
+            objects().trim()
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -6,8 +6,8 @@ unchanged one does not.
 """
 
 import shutil
-import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import accumulate
@@ -20,6 +20,7 @@ from codegen.child.case import Case, judge, make_case, strided
 from codegen.families import FAMILIES
 from codegen.kernel import Kernel, Launch
 from codegen.launch.emulator import Emulation, EmulatorFault, Run, Tensor, run_arrays
+from codegen.sandbox.temporary_folders import temporary_folder
 from codegen.toolchain.compiler import INCLUDE
 from fusion_ir.text.printing import parse_graph
 from testing.emulated_kernels import build, emulated_device
@@ -138,14 +139,16 @@ class Fault:
         source = kernel.source.replace(self.text, self.replacement).replace(kernel.entry, self.entry)
         return replace(kernel, entry=self.entry, source=source)
 
-    def headers(self) -> Path:
-        """A copy of codegen/include with the fault. Raises AssertionError where the text does not occur."""
-        folder = Path(tempfile.mkdtemp(prefix="faulty_headers_"))
-        shutil.copytree(INCLUDE, folder, dirs_exist_ok=True)
-        file = folder / self.header
-        assert file.read_text().count(self.text) == self.count, self.name
-        file.write_text(file.read_text().replace(self.text, self.replacement))
-        return folder
+    @contextmanager
+    def headers(self) -> Iterator[Path]:
+        """A copy of codegen/include with the fault, there within the block. Raises AssertionError where the text does
+        not occur."""
+        with temporary_folder() as folder:
+            shutil.copytree(INCLUDE, folder, dirs_exist_ok=True)
+            file = Path(folder, self.header)
+            assert file.read_text().count(self.text) == self.count, self.name
+            file.write_text(file.read_text().replace(self.text, self.replacement))
+            yield Path(folder)
 
 
 @dataclass(frozen=True)
@@ -193,7 +196,8 @@ class Faults:
         sound = observe(fault.subject, self._emulation(fault.subject, fault.subject.kernel().entry, drawn))
         assert not sound.problem, f"unchanged: {sound.problem}"
         if fault.header:
-            [emulation] = build([fault.changed()], fault.subject.arch, fault.headers())
+            with fault.headers() as headers:
+                [emulation] = build([fault.changed()], fault.subject.arch, headers)
         else:
             emulation = self._emulation(fault.subject, fault.entry, drawn)
         found = observe(fault.subject, emulation)

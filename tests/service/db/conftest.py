@@ -64,7 +64,11 @@ def postgres() -> Iterator[Callable[[str], str]]:
     binaries = _postgres_binaries()
     if binaries is None:
         pytest.skip("no PostgreSQL server binaries (initdb, postgres) on this machine")
-    folder = Path(tempfile.mkdtemp(prefix="fuseplan-pg-"))
+    with tempfile.TemporaryDirectory(prefix="fuseplan-pg-", ignore_cleanup_errors=True) as folder:
+        yield from _served(binaries, Path(folder))
+
+
+def _served(binaries: Path, folder: Path) -> Iterator[Callable[[str], str]]:
     user: str | None = None
     if os.getuid() == 0:  # initdb refuses to run as root
         user = "postgres"
@@ -82,7 +86,6 @@ def postgres() -> Iterator[Callable[[str], str]]:
     finally:
         server.send_signal(signal.SIGQUIT)  # at once: nobody needs the data
         server.wait(timeout=30)
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _wait_for_server(server: subprocess.Popen[bytes], folder: Path) -> None:
