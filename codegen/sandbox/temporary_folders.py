@@ -11,7 +11,7 @@ import fcntl
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
@@ -32,7 +32,7 @@ _swept: set[str] = set()  # places for temporary folders that this process has l
 
 
 @contextmanager
-def temporary_folder() -> Iterator[str]:
+def temporary_folder() -> Generator[str]:
     """An empty folder, removed with the block."""
     folder = make_folder()
     try:
