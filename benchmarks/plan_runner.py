@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import torch  # pyright: ignore[reportMissingImports]  # only make bench-cpu installs it
 
-from codegen.launch.cpu import Launch, Memory, Pool, load_entry, program
+from codegen.launch.cpu import CpuStep, PageMemory, Pool, bind_steps, load_entry
 from codegen.sandbox.object_cache import ObjectCache
 from codegen.toolchain.cpu import find_compiler
 from codegen.toolchain.runtime import runtime_library
@@ -36,9 +36,9 @@ class PlanRunner:
             raise ValueError(f"out{plan.aliases[0][0]} is an alias; this runner computes every output")
         self.plan = plan
         self._pool = pool
-        self._buffers = [Memory(b.bytes) for b in plan.buffers]
+        self._buffers = [PageMemory(b.bytes) for b in plan.buffers]
         self._launches = [
-            Launch(
+            CpuStep(
                 load_entry(_file(cache, s.binary), s.entry, s.libraries),
                 tuple(self._position(r) for r in (*s.reads, *s.writes)),
                 s.tasks,
@@ -69,9 +69,9 @@ class PlanRunner:
         once = len(self.plan.prologue)
         constants = tuple((inputs[i].data_ptr(), inputs[i]._version) for i in self.plan.constants)
         if once and constants != self._prepared:
-            self._pool.run(program(self._launches[:once], np.array([addresses], np.uint64)))
+            self._pool.run(bind_steps(self._launches[:once], np.array([addresses], np.uint64)))
             self._prepared = constants
-        self._pool.run(program(self._launches[once:], np.array([addresses], np.uint64)))
+        self._pool.run(bind_steps(self._launches[once:], np.array([addresses], np.uint64)))
 
     def empty_outputs(self) -> tuple[torch.Tensor, ...]:
         """Uninitialised outputs of the plan's shapes and strides."""

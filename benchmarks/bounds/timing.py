@@ -9,11 +9,11 @@ import numpy as np
 
 from benchmarks.bounds.entry import BoundCase
 from codegen.child.cpu_ceilings import READING, STREAMING, WRITE_TURN
-from codegen.child.cpu_memory import Layout, layouts, rotating_sets
+from codegen.child.cpu_memory import TensorLayout, layouts, rotating_sets
 from codegen.devices.ceilings import DRAM_BYTES
 from codegen.hardware.machine import usable_cpus
 from codegen.kernel import Kernel
-from codegen.launch.cpu import Launch, Memory, Pool, Program, entry_address, load_entry, program
+from codegen.launch.cpu import BoundSteps, CpuStep, PageMemory, Pool, bind_steps, entry_address, load_entry
 from codegen.sandbox.object_cache import ObjectCache
 from codegen.sandbox.shared_object import load_object
 from codegen.toolchain.cpu import find_compiler
@@ -83,8 +83,8 @@ class Bay:
         with compiler.slot() as slot:
             pool, library = (runtime_library(name, compiler, slot, cache) for name in ("pool", "ceilings"))
         self.pool = Pool(pool, usable_cpus())
-        self._memory, self._cache_bytes = Memory(bytes_), cache_bytes
-        self._own = [Memory(DRAM_BYTES) for _ in range(2)]
+        self._memory, self._cache_bytes = PageMemory(bytes_), cache_bytes
+        self._own = [PageMemory(DRAM_BYTES) for _ in range(2)]
         for memory in (self._memory, *self._own):
             memory.bytes[:] = 1  # pages that were never written are one page of zeros, which reads from the first cache
         self._sizes = np.zeros(3, np.int64)
@@ -93,9 +93,9 @@ class Bay:
         self._reads = [self._ceiling(name) for name in READING]
         self._write = self._ceiling("ceiling_move")
 
-    def _ceiling(self, name: str) -> Program:
+    def _ceiling(self, name: str) -> BoundSteps:
         table = np.array([[*(m.address for m in self._own), self._sizes.ctypes.data]], np.uint64)
-        return program([Launch(entry_address(self._library, name), (0, 1, 2), self.pool.threads)], table)
+        return bind_steps([CpuStep(entry_address(self._library, name), (0, 1, 2), self.pool.threads)], table)
 
     def reached(self) -> Rates:
         """Rates that main memory reaches at this moment."""
@@ -129,17 +129,17 @@ class Bay:
     def fastest(self, entry: BoundCase, built: Sequence[Built]) -> Built:
         """The fastest of the case's kernels."""
         addresses = self.fill(entry)
-        programs = [(program([self._launch(b)], addresses), b) for b in built]
+        programs = [(bind_steps([self._launch(b)], addresses), b) for b in built]
         times = [min(self.pool.time_us(runs, 1 + SAMPLES)[1:]) for runs, _ in programs]
         return programs[times.index(min(times))][1]
 
-    def _launch(self, built: Built) -> Launch:
+    def _launch(self, built: Built) -> CpuStep:
         call = load_entry(built.path, built.entry, built.kernel.libraries)
-        return Launch(call, tuple(range(built.tensors)), built.kernel.launch.tasks)
+        return CpuStep(call, tuple(range(built.tensors)), built.kernel.launch.tasks)
 
     def visit(self, entry: BoundCase, built: Built) -> Iterator[Moment]:
         """Rounds that measure memory rates, then the case's kernel, then memory rates again."""
-        runs = program([self._launch(built)], self.fill(entry))
+        runs = bind_steps([self._launch(built)], self.fill(entry))
         self.pool.time_us(runs, 1)
         before = self.reached()
         for number in range(ROUNDS):
@@ -160,7 +160,7 @@ def _pages(bytes_: int) -> int:
 
 
 def _fill(
-    raw: np.ndarray[Any, Any], layout: Layout, domain: tuple[float, float] | None, rng: np.random.Generator
+    raw: np.ndarray[Any, Any], layout: TensorLayout, domain: tuple[float, float] | None, rng: np.random.Generator
 ) -> None:
     """Values that a kernel meets in earnest: no NaN, no denormal numbers, indices within their axes."""
     kind = layout.dtype.numpy

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import torch  # pyright: ignore[reportMissingImports]  # only make bench-cpu and make test install it
 
-from codegen.launch.cpu import Launch, Pool, entry_address, program
+from codegen.launch.cpu import CpuStep, Pool, bind_steps, entry_address
 from codegen.sandbox.object_cache import ObjectCache
 from codegen.sandbox.shared_object import load_object
 from codegen.toolchain.cpu import find_compiler
@@ -46,7 +46,7 @@ def _call(
     source, target = (torch.empty(n + 64, dtype=torch.uint8).fill_(1) for n in bytes_)
     told = np.array(sizes, np.int64)
     table = np.array([[source.data_ptr(), target.data_ptr(), told.ctypes.data]], np.uint64)
-    steps = program([Launch(entry_address(load_object(library), name), (0, 1, 2), pool.threads)], table)
+    steps = bind_steps([CpuStep(entry_address(load_object(library), name), (0, 1, 2), pool.threads)], table)
 
     def move(kept: object = (source, target, told, table)) -> None:
         pool.run(steps)

@@ -33,7 +33,7 @@ from codegen.devices.detection import detect
 from codegen.families import FAMILIES
 from codegen.hardware.machine import usable_cpus
 from codegen.kernel import EmitError, Kernel
-from codegen.launch.cpu import Launch, Pool, Program, load_entry, program
+from codegen.launch.cpu import BoundSteps, CpuStep, Pool, bind_steps, load_entry
 from codegen.sandbox.limits import Limits
 from codegen.sandbox.object_cache import ObjectCache
 from codegen.toolchain.compiler import Binary
@@ -183,11 +183,11 @@ def time_all(
     inputs = sample_inputs(graph, seed, integers=False)
     memory = TimingMemory(Case(graph, (Trial(inputs, Reference([], [])),)), cache_bytes, Arena())
     args = tuple(range(memory.addresses.shape[1]))
-    running: dict[int, Program] = {}
+    running: dict[int, BoundSteps] = {}
     for i, point in enumerate(points):
         if point.status is Status.ok:
             entry = _entry(point.kernel, binaries, cache)
-            running[i] = program([Launch(entry, args, point.kernel.launch.tasks)], memory.addresses)
+            running[i] = bind_steps([CpuStep(entry, args, point.kernel.launch.tasks)], memory.addresses)
     rounds = _Rounds(running, pool, random.Random(seed))
     for ratio in (r for count, r in STAGES for _ in range(count)):
         near = {i for of in ("training", "truth") for i in _near(points, running, of, ratio)}
@@ -206,7 +206,7 @@ class _Rounds:
     """Rounds over programs in random order. The program that seems fastest is the reference, which runs again and
     again between the others."""
 
-    def __init__(self, programs: dict[int, Program], pool: Pool, order: random.Random) -> None:
+    def __init__(self, programs: dict[int, BoundSteps], pool: Pool, order: random.Random) -> None:
         self.programs, self.pool, self.order = programs, pool, order
         self.position = 0
         self.reference = min(programs, key=self.sample)

@@ -25,9 +25,9 @@ from codegen.child.cpu_memory import (
     tensor_layout,
 )
 from codegen.child.late_checks import Runs, review
-from codegen.child.prologue_cache import Kept
+from codegen.child.prologue_cache import PrologueCache
 from codegen.child.serve import Channel, expect_no_processes, limit_cpu, race_seconds, serve
-from codegen.launch.cpu import HUGE_PAGE, Guarded, Launch, Memory, Pool, Program, load_entry, program
+from codegen.launch.cpu import HUGE_PAGE, BoundSteps, CpuStep, GuardedTensor, PageMemory, Pool, bind_steps, load_entry
 from codegen.timing.protocol import Timing, median, race
 from fusion_ir.accuracy.tolerance import Order
 from fusion_ir.status import Status
@@ -46,8 +46,8 @@ class CpuCandidate:
     """A kernel or a plan: steps over a table of inputs, outputs and temporaries. prologue: steps that run once, before
     the first run, and write the temporaries `kept`. aliases: pairs (i, j): output i is entry j of the table."""
 
-    prologue: tuple[Launch, ...]
-    steps: tuple[Launch, ...]
+    prologue: tuple[CpuStep, ...]
+    steps: tuple[CpuStep, ...]
     buffers: tuple[int, ...]
     kept: tuple[int, ...]
     aliases: tuple[tuple[int, int], ...]
@@ -64,9 +64,9 @@ class CpuCase:
 
     def __init__(self, case: Case) -> None:
         self.case = case
-        self.buffers: list[Memory] = []  # for the temporaries of plans
+        self.buffers: list[PageMemory] = []  # for the temporaries of plans
         self._checks: dict[tuple[int, bool], CheckMemory] = {}
-        self._guards: dict[tuple[int, int, bool], Guarded] = {}
+        self._guards: dict[tuple[int, int, bool], GuardedTensor] = {}
         self._timing: TimingMemory | None = None
         self._cold_bytes = 0
 
@@ -96,7 +96,7 @@ class CpuCase:
 
 
 _cases: OrderedDict[tuple[str, int, Proven], CpuCase] = OrderedDict()
-_kept = Kept()
+_kept = PrologueCache()
 _arena = Arena()
 
 
@@ -158,11 +158,11 @@ def run(message: dict[str, Any], channel: Channel) -> dict[str, Any]:
     tensors = [*message["inputs"], *message["outputs"]]
     candidate = _candidate(message["program"], len(message["inputs"]), len(message["outputs"]))
     table = [tensor_layout(t, 64) for t in tensors]
-    memory = [_small(t.bytes) if t.bytes < HUGE_PAGE else Memory(t.bytes) for t in table] + temporaries(
+    memory = [_small(t.bytes) if t.bytes < HUGE_PAGE else PageMemory(t.bytes) for t in table] + temporaries(
         candidate.buffers, POISON[0]
     )
     plan, versions = message["plan"], message["versions"]
-    left: list[Memory] | None = _kept.find(plan, versions) if candidate.prologue else []
+    left: list[PageMemory] | None = _kept.find(plan, versions) if candidate.prologue else []
     for k, place in zip(candidate.kept, left or (), strict=False):
         memory[len(table) + k] = place
     for tensor, layout, place in zip(message["inputs"], table, memory, strict=False):
@@ -171,9 +171,9 @@ def run(message: dict[str, Any], channel: Channel) -> dict[str, Any]:
     addresses = np.array([[place.address for place in memory]], np.uint64)
     channel.beat(0, message["kernel_seconds"])
     if left is None:
-        pool.run(program(candidate.prologue, addresses))
+        pool.run(bind_steps(candidate.prologue, addresses))
         _kept.keep(plan, versions, [memory[len(table) + k] for k in candidate.kept])
-    pool.run(program(candidate.steps, addresses))
+    pool.run(bind_steps(candidate.steps, addresses))
     channel.beat(-1, message["seconds"])
     values = [layout.view(place.bytes) for layout, place in zip(table, memory, strict=False)]
     for i, j in candidate.aliases:
@@ -183,9 +183,9 @@ def run(message: dict[str, Any], channel: Channel) -> dict[str, Any]:
     return {}
 
 
-def _small(size: int) -> Memory:
+def _small(size: int) -> PageMemory:
     """Memory of a tensor whose use is not timed, without huge pages: hundreds of tensors would touch hundreds."""
-    return Memory(size, huge=False, aligned=False)
+    return PageMemory(size, huge=False, aligned=False)
 
 
 def _check(
@@ -199,10 +199,10 @@ def _check(
         memory = prepared.check_memory(which)
         buffers = temporaries(candidate.buffers, memory.poison, prepared.buffers)
         addresses = np.array([[*memory.addresses, *(b.address for b in buffers)]], np.uint64)
-        runnable = program(candidate.steps, addresses)
+        runnable = bind_steps(candidate.steps, addresses)
         if candidate.prologue:
             channel.beat(index, message["kernel_seconds"])
-            pool.run(program(candidate.prologue, addresses))
+            pool.run(bind_steps(candidate.prologue, addresses))
         for again in range(2 if candidate.prologue else 1):
             memory.poison_outputs()
             for k in set(range(len(buffers))).difference(candidate.kept) if again else ():
@@ -260,11 +260,11 @@ def _time(
     for i in kept:
         with channel.timing():
             note = channel.beats(i, message["kernel_seconds"])
-            ahead = program(candidates[i].prologue, tables[i][:1])
+            ahead = bind_steps(candidates[i].prologue, tables[i][:1])
             prologues_us[i] = median(pool.time_us(ahead, PROLOGUE_SAMPLES, 0, note))
         kept[i].repeat()
-    runnable = {i: program(c.steps, tables[i]) for i, c in candidates.items()}
-    single = {i: program(c.steps, tables[i][:1]) for i, c in candidates.items()}
+    runnable = {i: bind_steps(c.steps, tables[i]) for i, c in candidates.items()}
+    single = {i: bind_steps(c.steps, tables[i][:1]) for i, c in candidates.items()}
     runs = Runs(memory.sets)
     position = 0
 
@@ -312,7 +312,7 @@ def _timing(
     index: int,
     timing: Timing,
     memory: TimingMemory,
-    one: Program,
+    one: BoundSteps,
     pool: Pool,
     channel: Channel,
     message: dict[str, Any],
@@ -350,7 +350,7 @@ def _candidate(text: Mapping[str, Any], inputs: int, outputs: int) -> CpuCandida
     binary cannot be loaded."""
     read = read_program(text, inputs, outputs)
     steps = [
-        Launch(_entry(step["binary"], step["entry"], tuple(step["libraries"])), tuple(places), step["tasks"])
+        CpuStep(_entry(step["binary"], step["entry"], tuple(step["libraries"])), tuple(places), step["tasks"])
         for step, places in read.steps
     ]
     prologue, rest = tuple(steps[: read.once]), tuple(steps[read.once :])

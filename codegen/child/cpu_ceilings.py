@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from codegen.child.serve import Channel, serve
-from codegen.launch.cpu import Launch, Memory, Pool, Program, entry_address, program
+from codegen.launch.cpu import BoundSteps, CpuStep, PageMemory, Pool, bind_steps, entry_address
 from codegen.sandbox.shared_object import load_object
 
 KERNEL_US = 150.0  # about this long runs the part of a cache's measurement that is timed at once
@@ -36,15 +36,15 @@ def ceilings(message: dict[str, Any], channel: Channel) -> dict[str, Any]:
     pool = Pool(Path(message["pool"]), message["cpus"])
     library = load_object(message["library"])
     dram_bytes = message["dram_bytes"]
-    source, target = Memory(dram_bytes), Memory(dram_bytes)
+    source, target = PageMemory(dram_bytes), PageMemory(dram_bytes)
     source.bytes[:] = 1
     sizes = np.zeros(3, np.int64)
     table = np.array([[source.address, target.address, sizes.ctypes.data]], np.uint64)
 
-    def kernel(name: str) -> Program:
-        return program([Launch(entry_address(library, name), (0, 1, 2), pool.threads)], table)
+    def kernel(name: str) -> BoundSteps:
+        return bind_steps([CpuStep(entry_address(library, name), (0, 1, 2), pool.threads)], table)
 
-    def best_gbps(runs: Program, bytes_: int, moved: int, samples: int, limit: int) -> float:
+    def best_gbps(runs: BoundSteps, bytes_: int, moved: int, samples: int, limit: int) -> float:
         """Best rate at `bytes_` bytes per tensor; `moved`: bytes per byte of the tensor. Repeats inside the kernel
         within caches."""
         sizes[:2] = bytes_, 1
@@ -100,7 +100,7 @@ def _falling(rates: list[tuple[int, float]]) -> list[tuple[int, float]]:
     return [(limit, max(rate for _, rate in rates[i:])) for i, (limit, _) in enumerate(rates)]
 
 
-def _gflops(pool: Pool, runs: Program, sizes: np.ndarray[Any, Any], products: int) -> float:
+def _gflops(pool: Pool, runs: BoundSteps, sizes: np.ndarray[Any, Any], products: int) -> float:
     """GFLOP/s of a kernel, a product and its addition to a sum counting two. products: of one turn of the kernel's
     loop in one thread."""
     repeats = 100000
@@ -120,7 +120,7 @@ def _launch(pool: Pool) -> float:
     """Microseconds of an empty step behind another: barrier and hand-over."""
     steps = 1000
     table = np.zeros((1, 1), np.uint64)
-    empty = program([Launch(pool.nothing, (), pool.threads)] * steps, table)
+    empty = bind_steps([CpuStep(pool.nothing, (), pool.threads)] * steps, table)
     return min(pool.time_us(empty, 3)) / steps
 
 

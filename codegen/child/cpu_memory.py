@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from codegen.child.case import Array, Case, strided
-from codegen.launch.cpu import HUGE_PAGE, Bytes, Guarded, Memory
+from codegen.launch.cpu import HUGE_PAGE, Bytes, GuardedTensor, PageMemory
 from fusion_ir.arithmetic.threads import assign, equal
 from fusion_ir.core.graph import Graph
 from fusion_ir.dtype import DTYPES, DType
@@ -27,7 +27,7 @@ POISON = (0xFF, 0x5A)  # 0xFF..: a NaN in every float type, -1, no bool; the oth
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class TensorLayout:
     """One tensor: element type, extents, strides in elements, elements spanned, alignment in bytes."""
 
     dtype: DType
@@ -52,21 +52,21 @@ class Layout:
         return int(np.prod(self.sizes, dtype=np.int64)) != self.span
 
 
-def layouts(graph: Graph) -> tuple[list[Layout], list[Layout]]:
+def layouts(graph: Graph) -> tuple[list[TensorLayout], list[TensorLayout]]:
     """Layouts of the inputs, and layouts of the outputs."""
     inputs = [
-        Layout(s.dtype, s.sizes, s.strides, s.span, min(4096, max(s.alignment_bytes, s.dtype.bytes)))
+        TensorLayout(s.dtype, s.sizes, s.strides, s.span, min(4096, max(s.alignment_bytes, s.dtype.bytes)))
         for s in graph.inputs
     ]
-    outputs = [Layout(o.node.dtype, o.node.sizes, o.strides, o.span, OUTPUT_ALIGNMENT) for o in graph.outputs]
+    outputs = [TensorLayout(o.node.dtype, o.node.sizes, o.strides, o.span, OUTPUT_ALIGNMENT) for o in graph.outputs]
     return inputs, outputs
 
 
-def tensor_layout(tensor: Mapping[str, Any], alignment: int) -> Layout:
+def tensor_layout(tensor: Mapping[str, Any], alignment: int) -> TensorLayout:
     """Layout of a tensor that a message describes by shape, strides and dtype. alignment: in bytes."""
     sizes, strides = tuple(tensor["shape"]), tuple(tensor["strides"])
     span = 0 if 0 in sizes else 1 + sum((n - 1) * s for n, s in zip(sizes, strides, strict=True))
-    return Layout(DTYPES[tensor["dtype"]], sizes, strides, span, alignment)
+    return TensorLayout(DTYPES[tensor["dtype"]], sizes, strides, span, alignment)
 
 
 class CheckMemory:
@@ -77,15 +77,17 @@ class CheckMemory:
     whole pages lies against both guard pages at once, and outputs, whose trial is -1, are overwritten before each run.
     """
 
-    def __init__(self, case: Case, trial: int, at_end: bool, shared: dict[tuple[int, int, bool], Guarded]) -> None:
+    def __init__(
+        self, case: Case, trial: int, at_end: bool, shared: dict[tuple[int, int, bool], GuardedTensor]
+    ) -> None:
         self.inputs, self.outputs = layouts(case.graph)
         self.poison = POISON[0 if at_end else 1]
-        self.guards: list[Guarded] = []
+        self.guards: list[GuardedTensor] = []
         for i, layout in enumerate((*self.inputs, *self.outputs)):
-            moves = at_end and Guarded.slack(layout.bytes, layout.alignment) > 0
+            moves = at_end and GuardedTensor.slack(layout.bytes, layout.alignment) > 0
             key = (trial if i < len(self.inputs) else -1, i, moves)
             if key not in shared:
-                shared[key] = Guarded(layout.bytes, layout.alignment, at_end)
+                shared[key] = GuardedTensor(layout.bytes, layout.alignment, at_end)
                 if i < len(self.inputs):
                     if layout.span:
                         assign(layout.view(shared[key].bytes), case.trials[trial].inputs[i])
@@ -139,15 +141,15 @@ class Arena:
     it: 0.01 to 0.9 s for 256 MiB on a virtual machine."""
 
     def __init__(self) -> None:
-        self._memory: Memory | None = None
+        self._memory: PageMemory | None = None
         self._touched = 0
 
-    def take(self, size: int, cache_bytes: int) -> Memory:
+    def take(self, size: int, cache_bytes: int) -> PageMemory:
         """Memory of at least `size` bytes with any content, made large enough for the sets of tensors that a cache of
         `cache_bytes` asks for. The caller before may not use it any more."""
         if self._memory is None or self._memory.bytes.size < size:
             self._memory, self._touched = None, 0
-            self._memory = Memory(max(size, min(MOST_COLD * cache_bytes, MOST_BYTES)), touched=False)
+            self._memory = PageMemory(max(size, min(MOST_COLD * cache_bytes, MOST_BYTES)), touched=False)
         assign(self._memory.bytes[self._touched : size : mmap.PAGESIZE], 0)
         self._touched = max(self._touched, -(-size // mmap.PAGESIZE) * mmap.PAGESIZE)
         return self._memory
@@ -232,7 +234,7 @@ class KeptTensors:
             step = 4096 if buffers[k] >= 4096 else 64
             stride = -(-(stride + buffers[k]) // step) * step
         copies = min(sets, min(2 * cache_bytes, MOST_BYTES) // max(stride, 64) + 2)
-        self._memory = Memory(stride * copies)
+        self._memory = PageMemory(stride * copies)
         self._raw = self._memory.bytes.reshape(copies, stride)
         self.addresses = table.copy()
         starts = self._memory.address + np.arange(sets, dtype=np.uint64) % np.uint64(copies) * np.uint64(stride)
@@ -248,14 +250,14 @@ def _bits(array: Array) -> Array:
     return array.view(f"u{array.dtype.itemsize}")
 
 
-def temporaries(sizes: Sequence[int], poison: int, held: list[Memory] | None = None) -> list[Memory]:
+def temporaries(sizes: Sequence[int], poison: int, held: list[PageMemory] | None = None) -> list[PageMemory]:
     """Buffers of a plan, each of at least the bytes in `sizes`, filled with `poison`. held: a list of buffers to use
     again; those that are missing or too small are made in it."""
     made = held if held is not None else []
     for i, size in enumerate(sizes):
         if i == len(made):
-            made.append(Memory(size))
+            made.append(PageMemory(size))
         elif made[i].bytes.size < size:
-            made[i] = Memory(size)
+            made[i] = PageMemory(size)
         assign(made[i].bytes[:size], poison)
     return made[: len(sizes)]

@@ -20,7 +20,7 @@ from codegen.child.cuda_ceilings import Eviction, ceilings
 from codegen.child.cuda_checks import CheckTensors, CudaCase
 from codegen.child.cuda_memory import DeviceTensors, cupy
 from codegen.child.nvml import CudaWatch
-from codegen.child.prologue_cache import Kept
+from codegen.child.prologue_cache import PrologueCache
 from codegen.child.serve import Channel, JobFailure, race_seconds, serve
 from codegen.child.tensor_maps import TensorMapError
 from codegen.hardware.libraries import CUBLASLT
@@ -36,7 +36,7 @@ WAITING_SECONDS = 1800.0  # for the device, at the most: others have limits of t
 MEMORY_SHARE = 0.75  # of the device's memory
 # Architectures whose own features (wgmma, TMA, tcgen05) need the suffix.
 SUFFIXED = {90: "a", 100: "a", 103: "a"}
-_kept = Kept()
+_kept = PrologueCache()
 
 
 def detect(message: dict[str, Any], channel: Channel) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from codegen.child.case import Array
-from codegen.child.cpu_memory import Layout
+from codegen.child.cpu_memory import TensorLayout
 
 GUARD_BYTES = 1 << 16
 CANARY = 0xC5
@@ -25,7 +25,7 @@ class DeviceTensors:
     """Tensors one behind the other in one allocation, with guard regions of a known pattern between them. Made of plain
     copies and fills alone: each operation on CuPy's arrays would be compiled first, in every child anew."""
 
-    def __init__(self, table: Sequence[Layout], extra: Sequence[int] = ()) -> None:
+    def __init__(self, table: Sequence[TensorLayout], extra: Sequence[int] = ()) -> None:
         self.table = list(table)
         sizes = [t.bytes for t in table] + list(extra)
         self.offsets: list[int] = []

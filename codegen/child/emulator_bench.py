@@ -17,7 +17,7 @@ from codegen.child.cpu_memory import CheckMemory, temporaries, tensor_layout
 from codegen.child.serve import Channel, JobFailure, serve
 from codegen.gemm.call_arrays import compute_call
 from codegen.hardware.libraries import is_call
-from codegen.launch.cpu import Guarded
+from codegen.launch.cpu import GuardedTensor
 from codegen.launch.emulator import Emulation, EmulatorFault, Run, Tensor, load_kernels, load_runtime
 from codegen.sandbox.object_cache import object_bytes
 from fusion_ir.accuracy.tolerance import Order
@@ -37,7 +37,7 @@ class EmulatedCase:
 
     def __init__(self, case: Case) -> None:
         self.case = case
-        self._guards: dict[tuple[int, int, bool], Guarded] = {}
+        self._guards: dict[tuple[int, int, bool], GuardedTensor] = {}
         trials = (0, True), (len(case.trials) - 1, False)
         self.checks = tuple((CheckMemory(case, *where, self._guards), where[0]) for where in trials)
 
@@ -86,7 +86,7 @@ def run(message: dict[str, Any], channel: Channel) -> dict[str, Any]:
     inputs = len(message["inputs"])
     candidate = EmulatedCandidate(message["program"], inputs, len(message["outputs"]))
     table = [tensor_layout(t, 256) for t in (*message["inputs"], *message["outputs"])]
-    memory: list[Guarded] = [Guarded(t.bytes, t.alignment, True) for t in table]
+    memory: list[GuardedTensor] = [GuardedTensor(t.bytes, t.alignment, True) for t in table]
     for place in memory:
         place.reset(0xFF)
     for tensor, layout, place in zip(message["inputs"], table, memory, strict=False):

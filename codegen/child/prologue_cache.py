@@ -7,7 +7,7 @@ from typing import Any
 MOST_PLANS = 4
 
 
-class Kept:
+class PrologueCache:
     """Memory that the prologues of the plans run last left, by plan key, with the versions of the constants that they
     read. It ends with the process: the next one runs the prologues again."""
 

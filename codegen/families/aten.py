@@ -25,7 +25,7 @@ from codegen.gemm.call import (
     spread_call,
 )
 from codegen.gemm.dims import contraction, long_contract, stored_product
-from codegen.gemm.tasks import Cut, count_tasks, task_lines
+from codegen.gemm.tasks import AxisSplit, count_tasks, task_lines
 from codegen.kernel import EmitError, Kernel, Launch, Reject
 from codegen.schedule import Choices, Schedule, parse_schedule
 from fusion_ir.core.graph import Graph
@@ -126,10 +126,10 @@ def _cuttings(call: GemmCall, tasks: int) -> Iterator[tuple[int, int]]:
             yield rows, columns
 
 
-def _cuts(call: GemmCall, s: AtenSchedule) -> list[Cut]:
-    cuts = [Cut(d, d.extent) for d in call.loops if not d.summed]
+def _cuts(call: GemmCall, s: AtenSchedule) -> list[AxisSplit]:
+    cuts = [AxisSplit(d, d.extent) for d in call.loops if not d.summed]
     for dim, pieces in ((call.m, s.rows), (call.n, s.columns)):
         if pieces > extent(dim) or pieces < 1:
             raise EmitError(f"{extent(dim)} rows or columns cannot be cut into {pieces} pieces")
-        cuts += [Cut(dim, pieces)] if dim and pieces > 1 else []
+        cuts += [AxisSplit(dim, pieces)] if dim and pieces > 1 else []
     return cuts

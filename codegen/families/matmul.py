@@ -17,7 +17,7 @@ from codegen.families.loop_nest import KEEP_BYTES, has_chains, lower
 from codegen.families.pointwise import MAX_NODES
 from codegen.gemm.call import GemmCall, call_on_cpu, first_libraries, has_fma, libraries_for, linked_with
 from codegen.gemm.dims import Digit, alone, contraction, long_contract, sum_dtype, with_scratch
-from codegen.gemm.tasks import Cut, count_tasks, offset_text, task_lines
+from codegen.gemm.tasks import AxisSplit, count_tasks, offset_text, task_lines
 from codegen.kernel import EmitError, Kernel, Launch, Reject
 from codegen.lowering.access import alignments
 from codegen.lowering.code_length import first_short, halved, least_lanes, too_much
@@ -171,7 +171,7 @@ class _Panels:
     """How tasks share the rows of a product in scratch memory. cuts: of its outermost axes, which the loop around the
     rest of the kernel runs over. elements: size of the scratch memory that a panel takes, in elements."""
 
-    cuts: list[Cut]
+    cuts: list[AxisSplit]
     elements: int
 
 
@@ -266,8 +266,8 @@ def _panels(call: GemmCall, body: Body, row: int, *, rows: int, units: int) -> _
     pieces = -(-last.extent // rows)
     if batches * pieces < MOST_TASKS_PER_UNIT * units:  # as many for every thread
         pieces = next(p for p in range(pieces, pieces + units) if batches * p % units == 0)
-    cut = Cut(last, min(pieces, last.extent))
-    return _Panels([*(Cut(d, d.extent) for d in whole), cut], cut.longest * row)
+    cut = AxisSplit(last, min(pieces, last.extent))
+    return _Panels([*(AxisSplit(d, d.extent) for d in whole), cut], cut.longest * row)
 
 
 def _product(segment: Graph) -> Node:

@@ -11,7 +11,7 @@ from codegen.printer.expressions import CTYPE
 
 
 @dataclass(frozen=True)
-class Cut:
+class AxisSplit:
     """An axis in `pieces` about equal ranges, [extent * i / pieces, extent * (i + 1) / pieces), one for a task."""
 
     dim: Dim
@@ -23,12 +23,12 @@ class Cut:
         return -(-self.dim.extent // self.pieces)
 
 
-def count_tasks(cuts: Sequence[Cut]) -> int:
+def count_tasks(cuts: Sequence[AxisSplit]) -> int:
     """Tasks of a kernel with these cuts."""
     return prod(cut.pieces for cut in cuts)
 
 
-def task_lines(call: GemmCall, library: str, cuts: Sequence[Cut], result: str, *, from_start: bool) -> list[str]:
+def task_lines(call: GemmCall, library: str, cuts: Sequence[AxisSplit], result: str, *, from_start: bool) -> list[str]:
     """Statements of a kernel's body that compute one task's part of the product.
 
     library: see `libraries_for`. cuts: the first one's pieces vary slowest with `task`. result: the pointer to write
@@ -101,7 +101,7 @@ def _number(digits: Sequence[Digit], start: str | None) -> str:
     return f"[=](idx_t i) -> idx_t {{ return {' + '.join(parts)}; }}"
 
 
-def offset_text(cuts: Sequence[Cut]) -> str:
+def offset_text(cuts: Sequence[AxisSplit]) -> str:
     """Where in the whole result a task's part starts, by the names of `task_lines`."""
     return " + ".join(f"{cut.dim.c} * c{i}" for i, cut in enumerate(cuts)) or "0"
 

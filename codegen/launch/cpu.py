@@ -1,4 +1,4 @@
-"""Running compiled kernels on the CPU: the thread pool, programs of steps, and memory for tensors. For child
+"""Running compiled kernels on the CPU: the thread pool, steps bound to their memory, and memory for tensors. For child
 processes only."""
 
 import ctypes
@@ -24,8 +24,8 @@ Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 
 
 @dataclass(frozen=True, slots=True)
-class Launch:
-    """One step before its memory is known. args: positions in the table of tensors that `Pool.program` gets."""
+class CpuStep:
+    """One step before its memory is known. args: positions in the table of tensors that `bind_steps` gets."""
 
     entry: int  # address
     args: tuple[int, ...]
@@ -33,7 +33,7 @@ class Launch:
 
 
 @dataclass(frozen=True, slots=True)
-class Program:
+class BoundSteps:
     """`sets` copies of one sequence of `count` steps, each on its own memory. Keeps the memory of the arguments."""
 
     steps: np.ndarray  # STEP[sets, count]
@@ -48,19 +48,19 @@ class Program:
         return int(self.steps.shape[1])
 
 
-def program(launches: Sequence[Launch], tensors: np.ndarray) -> Program:
-    """The program of `launches` over `tensors`: addresses, uint64[sets, tensors]."""
+def bind_steps(sequence: Sequence[CpuStep], tensors: np.ndarray) -> BoundSteps:
+    """The steps of `sequence` over `tensors`: addresses, uint64[sets, tensors]."""
     sets = tensors.shape[0]
-    places = [place for launch in launches for place in launch.args]
+    places = [place for step in sequence for place in step.args]
     args = np.ascontiguousarray(tensors[:, places]).reshape(sets, len(places))
-    steps = np.zeros((sets, len(launches)), STEP)
+    steps = np.zeros((sets, len(sequence)), STEP)
     start = 0
-    for i, launch in enumerate(launches):
-        steps[:, i]["entry"] = launch.entry
+    for i, step in enumerate(sequence):
+        steps[:, i]["entry"] = step.entry
         steps[:, i]["args"] = args.ctypes.data + (np.arange(sets, dtype=np.uint64) * len(places) + start) * 8
-        steps[:, i]["tasks"] = launch.tasks
-        start += len(launch.args)
-    return Program(steps, args)
+        steps[:, i]["tasks"] = step.tasks
+        start += len(step.args)
+    return BoundSteps(steps, args)
 
 
 class Pool:
@@ -80,16 +80,16 @@ class Pool:
         if error:
             raise OSError(error, f"cannot start {self.threads} threads")
 
-    def run(self, program: Program, which: int = 0) -> None:
+    def run(self, bound: BoundSteps, which: int = 0) -> None:
         """Runs copy `which` once. Other Python threads run meanwhile."""
-        self._library.fp_run(program.steps[which].ctypes.data, program.count)
+        self._library.fp_run(bound.steps[which].ctypes.data, bound.count)
 
-    def time_us(self, program: Program, samples: int, first: int = 0, note: Note | None = None) -> list[float]:
+    def time_us(self, bound: BoundSteps, samples: int, first: int = 0, note: Note | None = None) -> list[float]:
         """Times `samples` runs, over the copies in turn from `first` on. Microseconds. note: made before each run."""
         out = np.zeros(samples)
         noted = (note.page, note.program, note.seconds) if note else (None, 0, 0.0)
-        copies = program.steps.ctypes.data, program.count, program.sets
-        self._library.fp_time(*copies, first % program.sets, samples, out.ctypes.data, *noted)
+        copies = bound.steps.ctypes.data, bound.count, bound.sets
+        self._library.fp_time(*copies, first % bound.sets, samples, out.ctypes.data, *noted)
         return np.round(out, 3).tolist()  # the clock ticks in nanoseconds
 
     @property
@@ -119,7 +119,7 @@ def entry_address(library: ctypes.CDLL, name: str) -> int:
     return ctypes.cast(getattr(library, name), ctypes.c_void_p).value or 0
 
 
-class Memory:
+class PageMemory:
     """Private anonymous pages, huge where the system grants it. aligned: from a 2 MiB boundary on, every page touched
     where `touched`."""
 
@@ -138,7 +138,7 @@ class Memory:
         self.address = int(whole.ctypes.data) + start  # an empty slice would not know
 
 
-class Guarded:
+class GuardedTensor:
     """Memory of one tensor between guards that nobody may touch, as large as itself within GUARD_BYTES: an overrun may
     be of rows or planes.
 
@@ -155,7 +155,7 @@ class Guarded:
         if at_end and alignment > page:
             raise ValueError(f"alignment {alignment} is beyond a page")
         guard = min(max(body, GUARD_BYTES[0]), GUARD_BYTES[1])
-        self._memory = Memory(body + 2 * guard, huge=body >= 2 * HUGE_PAGE, aligned=False)
+        self._memory = PageMemory(body + 2 * guard, huge=body >= 2 * HUGE_PAGE, aligned=False)
         whole = self._memory.bytes
         start = guard + (self.slack(size, alignment) if at_end else 0)
         self.before: Bytes = whole[guard:start]

@@ -30,7 +30,7 @@ from codegen.lowering.index import Axis, volume
 from codegen.lowering.lanes import lane_of
 from codegen.lowering.loop_fusion import join_loops
 from codegen.lowering.loop_order import Axes, Phases, nest_of, order_of, paths_of, phases_after, phases_of
-from codegen.lowering.program import Block, Kept, Key, Loop, Path, Program, Reduction
+from codegen.lowering.program import Block, Kept, Key, Loop, Path, PlacedReduction, Program
 from codegen.lowering.value import REDUCES, Value, cone
 from codegen.lowering.write import Write
 from fusion_ir.ops import OPS
@@ -200,7 +200,7 @@ class _Placer:
         place = self.inside(v.args, self.paths[v] + inside)
         lane = self.lane(v.deps.union(v.bound))  # of its operands, or one that they repeat along
         site = Key(place.path, place.phase, lane, self.looped(home.dims))
-        self.program.reductions[v] = Reduction(home, site)
+        self.program.reductions[v] = PlacedReduction(home, site)
         self.block(site).updates.append(v)
         width = self.program.widths[lane] if lane and not home.lane and site.path != home.path else 1
         if width * self.bytes(v, home.dims, home.lane) > self.keep_bytes:

@@ -49,7 +49,7 @@ class Block:
 
 
 @dataclass(frozen=True)
-class Reduction:
+class PlacedReduction:
     """Where a reduction lives: its result at `home` (there is one for every point of home.dims and home.lane), its
     updates at `site`, inside. Its accumulators have a lane each along the lane axis of `site`."""
 
@@ -110,7 +110,7 @@ class Program:
     order: list[Axis]
     blocks: dict[Key, Block]
     kept: dict[Value, Kept]
-    reductions: dict[Value, Reduction] = field(default_factory=dict[Value, Reduction])
+    reductions: dict[Value, PlacedReduction] = field(default_factory=dict[Value, PlacedReduction])
     across: dict[tuple[Key, Value | Write], Tile] = field(default_factory=dict[tuple[Key, Value | Write], Tile])
     unrolled: frozenset[Axis] = frozenset()
     threads: int = 1
@@ -281,7 +281,7 @@ class Program:
             lines.append(f"{indent}  out{w.out}[{w.offset}] = {_operand(w.value)}{over}{by_way}")
 
 
-def _accumulator(v: Value, reduction: Reduction) -> str:
+def _accumulator(v: Value, reduction: PlacedReduction) -> str:
     dims = "".join(f"[{a}]" for a in reduction.home.dims)
     lanes = f" in lanes of {reduction.site.lane}" if reduction.joins_lanes else ""
     return f"v{v.uid}{dims}: {v.dtype}{lanes}"

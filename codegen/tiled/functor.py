@@ -20,7 +20,7 @@ from codegen.printer.draft import Draft
 from codegen.printer.expressions import CTYPE, Expressions, LanePlus
 from codegen.printer.memory import single_lanes, tensor_name
 from codegen.printer.style import Style
-from codegen.tiled.points import COLUMN, NAMES, Condition, Digit, Piece, Points
+from codegen.tiled.points import COLUMN, NAMES, Condition, Piece, PointDigit, Points
 from fusion_ir.core.graph import Graph
 
 
@@ -102,7 +102,7 @@ class PointPrinter:
             if axis in used and not named and (digit.number == COLUMN) == columns and unit == (width if columns else 1):
                 self.lines.add(f"const idx_t {self.names.axis(axis)} = {self.digit_text(digit, unit)};")
 
-    def digit_text(self, d: Digit, unit: int) -> str:
+    def digit_text(self, d: PointDigit, unit: int) -> str:
         name = self.number(d.number)
         text = f"({name} - {d.start})" if d.start else name
         text = f"{text} % {d.period}" if d.period else text

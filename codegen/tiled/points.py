@@ -40,7 +40,7 @@ class Where:
 
 
 @dataclass(frozen=True)
-class Digit:
+class PointDigit:
     """(x - start) % period / step of one of a point's numbers x; period 0: no remainder. It is below `extent`."""
 
     number: int
@@ -82,7 +82,7 @@ class Points:
 
     extents: tuple[int, int, int]  # columns, rows, batches
     axes: Axes
-    digits: dict[tuple[Digit, int], Axis] = field(default_factory=dict[tuple[Digit, int], Axis])
+    digits: dict[tuple[PointDigit, int], Axis] = field(default_factory=dict[tuple[PointDigit, int], Axis])
     lanes: dict[int, Axis] = field(default_factory=dict[int, Axis])
     values: Values = field(default_factory=lambda: Values(2 * MAX_VALUES))
 
@@ -92,7 +92,7 @@ class Points:
             self.lanes[width] = self.axes.new(width)
         return self.lanes.get(width)
 
-    def digit(self, d: Digit, width: int) -> Affine:
+    def digit(self, d: PointDigit, width: int) -> Affine:
         """A digit, as an expression over axes: of columns, in whole runs and lanes."""
         unit = width if d.number == COLUMN else 1
         runs = unit if d.step == 1 else 1  # of the digit's own values in one of the axis
@@ -221,7 +221,7 @@ class _Rewriting:
             low, step = chain.steps[i]
             axis, high = chain.steps[first]
             if k := e.coef(low):
-                own = Digit(number, chain.start, chain.period(first), step, high * axis.extent // step)
+                own = PointDigit(number, chain.start, chain.period(first), step, high * axis.extent // step)
                 total = total + self.points.digit(own, self.width) * k
             i += 1
         return total

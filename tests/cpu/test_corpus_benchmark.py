@@ -26,7 +26,7 @@ from benchmarks.machine import RESULTS  # noqa: E402
 from benchmarks.plan_runner import PlanRunner, unpinned_pool  # noqa: E402
 from benchmarks.racing import Contestant, Ratio, paired_ratio, race  # noqa: E402
 from codegen.devices.detection import detect  # noqa: E402
-from codegen.launch.cpu import Launch, entry_address, program  # noqa: E402
+from codegen.launch.cpu import CpuStep, bind_steps, entry_address  # noqa: E402
 from codegen.sandbox.object_cache import ObjectCache  # noqa: E402
 from codegen.toolchain.compiler import Binary  # noqa: E402
 from codegen.workbench.workbench import Workbench  # noqa: E402
@@ -138,7 +138,7 @@ def test_what_is_moved_is_written(place: Place, read: int, written: int) -> None
     sizes = np.array([read, written, 4096], np.int64)
     table = np.array([[source.ctypes.data, -(-target.ctypes.data // 64) * 64, sizes.ctypes.data]], np.uint64)
     entry = entry_address(ctypes.CDLL(str(place.copying)), "ceiling_move")
-    place.pool.run(program([Launch(entry, (0, 1, 2), place.pool.threads)], table))
+    place.pool.run(bind_steps([CpuStep(entry, (0, 1, 2), place.pool.threads)], table))
     assert written - 128 * place.pool.threads < (target != 7).sum() <= written
 
 

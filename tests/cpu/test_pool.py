@@ -10,9 +10,8 @@ import pytest
 
 from codegen.devices.detection import detect
 from codegen.hardware.machine import usable_cpus
-from codegen.kernel import Kernel
-from codegen.kernel import Launch as KernelLaunch
-from codegen.launch.cpu import Guarded, Launch, Memory, Pool, load_entry, program
+from codegen.kernel import Kernel, Launch
+from codegen.launch.cpu import CpuStep, GuardedTensor, PageMemory, Pool, bind_steps, load_entry
 from codegen.sandbox.limits import Limits
 from codegen.sandbox.object_cache import ObjectCache
 from codegen.toolchain.builder import Builder
@@ -58,7 +57,7 @@ def library(cache: ObjectCache, compiler: CpuCompiler) -> Path:
 def entries(cache: ObjectCache, compiler: CpuCompiler) -> dict[str, int]:
     builder = Builder(compiler, cache, Limits(), 1)
     kernels = [
-        Kernel(name, source, "cpu", "t", "t", KernelLaunch())
+        Kernel(name, source, "cpu", "t", "t", Launch())
         for name, source in (("count", COUNT), ("chain", CHAIN), ("where", WHERE))
     ]
     found: dict[str, int] = {}
@@ -83,7 +82,7 @@ def pool(request: pytest.FixtureRequest, library: Path) -> Iterator[Pool]:
 def test_each_task_runs_once(pool: Pool, entries: dict[str, int], tasks: int) -> None:
     counts = np.zeros(64, np.int64)
     runs = 50
-    counting = program([Launch(entries["count"], (0,), tasks)], np.array([[counts.ctypes.data]], np.uint64))
+    counting = bind_steps([CpuStep(entries["count"], (0,), tasks)], np.array([[counts.ctypes.data]], np.uint64))
     for _ in range(runs):
         pool.run(counting)
     expected = np.zeros(64, np.int64)
@@ -94,21 +93,21 @@ def test_each_task_runs_once(pool: Pool, entries: dict[str, int], tasks: int) ->
 def test_steps_wait_for_each_other(pool: Pool, entries: dict[str, int]) -> None:
     first, second = np.ones(64, np.int64), np.zeros(64, np.int64)
     steps = 201
-    chain = [Launch(entries["chain"], (i % 2, 1 - i % 2), (pool.threads, 5, 64)[i % 3]) for i in range(steps)]
+    chain = [CpuStep(entries["chain"], (i % 2, 1 - i % 2), (pool.threads, 5, 64)[i % 3]) for i in range(steps)]
     table = np.array([[first.ctypes.data, second.ctypes.data]], np.uint64)
     value = 1
     for _ in range(steps):
         value = (1 + 64 * value) % 1000003
     for _ in range(20):
         first[:] = 1
-        pool.run(program(chain, table))
+        pool.run(bind_steps(chain, table))
         assert second.tolist() == [value] * 64
 
 
 def test_timing_goes_round_the_sets(pool: Pool, entries: dict[str, int]) -> None:
     counts = np.zeros((4, 64), np.int64)
     table = counts.ctypes.data + np.arange(4, dtype=np.uint64)[:, None] * np.uint64(64 * 8)
-    counting = program([Launch(entries["count"], (0,), 1)], table)
+    counting = bind_steps([CpuStep(entries["count"], (0,), 1)], table)
     times = pool.time_us(counting, 6, first=3)
     assert len(times) == 6
     assert all(t > 0 for t in times)
@@ -116,7 +115,7 @@ def test_timing_goes_round_the_sets(pool: Pool, entries: dict[str, int]) -> None
 
 
 def test_an_empty_program_is_nothing(pool: Pool) -> None:
-    pool.run(program([], np.zeros((1, 0), np.uint64)))
+    pool.run(bind_steps([], np.zeros((1, 0), np.uint64)))
 
 
 def test_usable_cpus_are_ours() -> None:
@@ -126,19 +125,19 @@ def test_usable_cpus_are_ours() -> None:
 
 
 def test_memory_is_aligned_and_guards_are_tight() -> None:
-    memory = Memory(5 << 20)
+    memory = PageMemory(5 << 20)
     assert memory.address % (2 << 20) == 0
     assert memory.bytes.size == 5 << 20
     for size, alignment in ((0, 16), (1, 1), (100, 16), (4096, 64), (10001, 4)):
         for at_end in (True, False):
-            guard = Guarded(size, alignment, at_end)
+            guard = GuardedTensor(size, alignment, at_end)
             assert guard.address % alignment == 0
             assert guard.bytes.size == size
             assert guard.intact
             if size:
                 assert guard.address == guard.bytes.ctypes.data
             assert guard.behind.size < alignment if at_end else guard.before.size == 0
-    guard = Guarded(100, 64, True)
+    guard = GuardedTensor(100, 64, True)
     ctypes.memset(guard.address + 100, 0, 1)
     assert not guard.intact
 
@@ -155,9 +154,9 @@ def test_an_unpinned_thread_does_not_share_the_caller_s_cpu(library: Path, entri
     pool = Pool(library, (-1, -1))
     try:
         (thread,) = {int(t) for t in set(os.listdir("/proc/self/task")) - before}
-        memory = Memory(64)
+        memory = PageMemory(64)
         ran = memory.bytes.view(np.int64)
-        where = program([Launch(entries["where"], (0,), 2)], np.array([[memory.address]], np.uint64))
+        where = bind_steps([CpuStep(entries["where"], (0,), 2)], np.array([[memory.address]], np.uint64))
         here = min(caller)
         os.sched_setaffinity(0, {here})
         os.sched_setaffinity(thread, {here})
@@ -175,8 +174,8 @@ def test_an_unpinned_thread_does_not_share_the_caller_s_cpu(library: Path, entri
 def test_the_caller_is_pinned_while_programs_run_and_no_longer(library: Path, entries: dict[str, int]) -> None:
     """Threads that it started in between stayed on its CPU: those that check results, all on one."""
     cpus, allowed = usable_cpus(), os.sched_getaffinity(0)
-    memory = Memory(8 * len(cpus))
-    where = program([Launch(entries["where"], (0,), len(cpus))], np.array([[memory.address]], np.uint64))
+    memory = PageMemory(8 * len(cpus))
+    where = bind_steps([CpuStep(entries["where"], (0,), len(cpus))], np.array([[memory.address]], np.uint64))
     pool = Pool(library, cpus)
     try:
         for run in (lambda: pool.run(where), lambda: pool.time_us(where, 3)):

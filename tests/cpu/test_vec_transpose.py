@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from codegen.launch.cpu import Guarded
+from codegen.launch.cpu import GuardedTensor
 from fusion_ir.dtype import DTYPES, DType
 from testing.vec_compare import differing
 from testing.vec_harness import CTYPE, NATIVE, SPELLINGS, Library, build, random_bits
@@ -52,9 +52,9 @@ def call(library: Library, name: str, p: int, q: int, stride: int, rows: int, co
     library.symbol(name)(ctypes.c_void_p(p), ctypes.c_void_p(q), *longs)
 
 
-def guarded(values: np.ndarray, at_end: bool) -> tuple[Guarded, np.ndarray]:
+def guarded(values: np.ndarray, at_end: bool) -> tuple[GuardedTensor, np.ndarray]:
     """A copy between pages that nobody may touch, against one of them: a byte too many ends the process."""
-    memory = Guarded(values.nbytes, values.itemsize, at_end)
+    memory = GuardedTensor(values.nbytes, values.itemsize, at_end)
     view = memory.bytes.view(values.dtype)
     view[:] = values
     return memory, view
@@ -85,6 +85,6 @@ def test_tiles(t: DType, library: Library) -> None:
 
 @pytest.mark.soak
 def test_fetching_may_go_anywhere(library: Library) -> None:
-    memory = Guarded(64, TYPES[0].bytes, at_end=True)
+    memory = GuardedTensor(64, TYPES[0].bytes, at_end=True)
     for t in range(ROWS):
         call(library, f"fetch_{TYPES[0]}", memory.address, 0, 1 << 20, t, 0)

@@ -13,7 +13,7 @@ from itertools import accumulate, product
 import numpy as np
 
 from codegen.lowering.index import Affine, Axis, Fetched, Opaque, Term
-from codegen.lowering.program import Kept, Key, Path, Program, Reduction
+from codegen.lowering.program import Kept, Key, Path, PlacedReduction, Program
 from codegen.lowering.sums import identity
 from codegen.lowering.value import Value
 from fusion_ir.arithmetic.conversions import round_to, widen
@@ -283,7 +283,7 @@ class _Run:
         return np.asarray(best[1] if v.op == "argreduce" else best[0])
 
 
-def own_dims(r: Reduction) -> tuple[Axis, ...]:
+def own_dims(r: PlacedReduction) -> tuple[Axis, ...]:
     """The dims of a reduction's accumulators; one that is local is begun and ended for each point of its block's."""
     return () if r.is_local else r.home.dims
 

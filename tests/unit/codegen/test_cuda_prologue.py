@@ -13,7 +13,7 @@ from codegen.child.case import make_case
 from codegen.child.cuda_bench import Inspector, Turns
 from codegen.child.cuda_candidate import CudaCandidate
 from codegen.child.cuda_checks import CudaCase
-from codegen.child.prologue_cache import Kept
+from codegen.child.prologue_cache import PrologueCache
 from codegen.toolchain.compiler import Binary
 from fusion_ir.records import Plan
 from tests.support.devices import CUDA_DEVICE
@@ -98,7 +98,7 @@ def test_what_is_kept_lies_elsewhere() -> None:
 
 
 def test_results_are_found_for_the_same_versions_of_the_same_plan() -> None:
-    kept = Kept(most=2)
+    kept = PrologueCache(most=2)
     assert kept.find("a", {"1": "x"}) is None
     kept.keep("a", {"1": "x"}, "one")
     kept.keep("b", {"1": "x"}, "two")
