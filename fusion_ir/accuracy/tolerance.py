@@ -64,7 +64,7 @@ from fusion_ir.core.graph import Graph
 from fusion_ir.core.node import Node
 from fusion_ir.ops.contract import sums_in_any_order
 from fusion_ir.reference.chunking import cut
-from fusion_ir.reference.evaluation import Evaluation, Layout
+from fusion_ir.reference.evaluation import Evaluation, EvaluationSchedule
 from fusion_ir.reference.interpreter import check_inputs, dense
 
 MARGIN = 2.0
@@ -102,14 +102,14 @@ def reference(graph: Graph, inputs: Sequence[np.ndarray], runs: int = 12, order:
     rounded to a narrower float and summed.
     """
     check_inputs(graph, inputs)
-    layout = Layout(cut(graph))
+    schedule = EvaluationSchedule(cut(graph))
     sums = SumCache()
     exactness = Exactness(sums, reordered=order != "own")
-    values = Evaluation(layout, inputs, exactness).outputs()
+    values = Evaluation(schedule, inputs, exactness).outputs()
     given = [o.node.op == "input" for o in graph.outputs]
     outputs = [np.array(v, order="C") if g else dense(v) for v, g in zip(values, given, strict=True)]
     elsewhere = roundings_of_sums(graph) if order == "elsewhere" else {}
-    perturbed = _Perturbed(layout, inputs, outputs, exactness, elsewhere, runs, sums)
+    perturbed = _Perturbed(schedule, inputs, outputs, exactness, elsewhere, runs, sums)
     levels = exactness.levels(graph) | dict.fromkeys(behind_sums(graph, elsewhere), INEXACT)
     allowed: list[Allowed | None] = []
     for i, (output, expected) in enumerate(zip(graph.outputs, outputs, strict=True)):
@@ -144,7 +144,7 @@ class _Perturbed:
 
     def __init__(
         self,
-        layout: Layout,
+        schedule: EvaluationSchedule,
         inputs: Sequence[np.ndarray],
         outputs: Sequence[np.ndarray],
         exactness: Exactness,
@@ -152,7 +152,7 @@ class _Perturbed:
         runs: int,
         sums: SumCache,
     ) -> None:
-        graph = layout.cutting.graph
+        graph = schedule.cutting.graph
         levels = exactness.levels(graph, moved)
         sums.share(node for node in graph.nodes if all(levels[arg] < BY_SIGN for arg in node.args))
         self._sums = sums
@@ -165,7 +165,7 @@ class _Perturbed:
         self.runs = len(self.patterns)
         if sum(node.elements for node in graph.nodes) <= FEW_ELEMENTS:
             self.patterns += more_patterns(FURTHER_RUNS, self.patterns)
-        self._layout, self._inputs = layout, inputs
+        self._schedule, self._inputs = schedule, inputs
         self._evaluations: dict[int, Evaluation] = {}  # by run, where they got to
         self._lock = threading.Lock()  # of the evaluations
         self._nodes = [o.node for o in graph.outputs]
@@ -174,7 +174,7 @@ class _Perturbed:
         self._jumping = [node in jumping and node.dtype.is_float for node in self._nodes]
         own = exactness.levels(graph)
         loose = [i for i, node in enumerate(self._nodes) if own[node] > BY_VALUE or node in movable]
-        axes, times = layout.cutting.axes, layout.cutting.times
+        axes, times = schedule.cutting.axes, schedule.cutting.times
         self._whole = [i for i in loose if self._nodes[i] not in axes or not self._nodes[i].dtype.is_float]
         self._together = _Share(0, 0)
         self._in_pieces: dict[int, list[int]] = {}  # outputs by time
@@ -185,7 +185,7 @@ class _Perturbed:
 
     def _cut(self, members: Sequence[int]) -> list[_Share]:
         """Shares of one piece or of as many as give each output `_LEAST_SHARE` elements."""
-        bounds = self._layout.cutting.bounds
+        bounds = self._schedule.cutting.bounds
         step = max(-(-_LEAST_SHARE * len(bounds) // max(self.outputs[i].size, 1)) for i in members)
         starts = range(0, len(bounds), step)
         return [_Share(first, min(first + step, len(bounds)) - 1) for first in starts]
@@ -194,12 +194,12 @@ class _Perturbed:
         """The parts of an output."""
         if i in self._whole:
             return [((...,), self._together)]
-        cutting = self._layout.cutting
+        cutting = self._schedule.cutting
         node = self._nodes[i]
         return [(self._index(node, share), share) for share in self._shares[cutting.times[node]]]
 
     def _index(self, node: Node, share: _Share) -> Index:
-        cutting = self._layout.cutting
+        cutting = self._schedule.cutting
         return cutting.index(node, cutting.bounds[share.first][0], cutting.bounds[share.last][1])
 
     def advance(self, share: _Share) -> None:
@@ -212,7 +212,7 @@ class _Perturbed:
         else:
             time = next(t for t, shares in self._shares.items() if share in shares)
             evaluation = self._evaluation(share.runs, time)
-            cutting = self._layout.cutting
+            cutting = self._schedule.cutting
             start = cutting.bounds[share.first][0]
             for i in self._in_pieces[time]:
                 self._begin(share, i, self._index(self._nodes[i], share))
@@ -230,11 +230,11 @@ class _Perturbed:
 
     def _start(self, run: int) -> Evaluation:
         if not run:
-            return Evaluation(self._layout, self._inputs, self._bounds, self._bounds.dtype)
+            return Evaluation(self._schedule, self._inputs, self._bounds, self._bounds.dtype)
         step = Perturbation(
             self.patterns[run - 1], self._numbers, self._roundings, self._moved, self._sums, self._signless
         )
-        return Evaluation(self._layout, self._inputs, step)
+        return Evaluation(self._schedule, self._inputs, step)
 
     def _evaluation(self, run: int, time: int) -> Evaluation:
         with self._lock:

@@ -53,7 +53,7 @@ def plain(node: Node, as_large: Node, operands: tuple[np.ndarray, ...], piece: i
     return evaluate_node(as_large, operands)
 
 
-class Layout:
+class EvaluationSchedule:
     """The schedule of an evaluation: the nodes computed at each time, whole and in pieces, and how often each value is
     read.
 
@@ -103,23 +103,23 @@ class Evaluation:
 
     def __init__(
         self,
-        layout: Layout,
+        schedule: EvaluationSchedule,
         inputs: Sequence[np.ndarray],
         step: Step = plain,
         dtype: Callable[[Node], np.dtype] = lambda node: node.dtype.numpy,
     ) -> None:
-        self.cutting = layout.cutting
+        self.cutting = schedule.cutting
         self.time = -1
-        self._layout = layout
+        self._schedule = schedule
         self._step, self._dtype = step, dtype
-        self._readers = self._layout.readers.copy()
+        self._readers = self._schedule.readers.copy()
         self._values: dict[Node, np.ndarray | Later] = {
             n: inputs[n.attr("position", int)] for n in self.cutting.graph.nodes if n.op == "input"
         }
 
     def outputs(self) -> list[np.ndarray]:
         """All outputs, of any strides, possibly views of inputs. Ends the pass."""
-        self.advance(len(self._layout.whole))
+        self.advance(len(self._schedule.whole))
         return [self._whole(o.node) for o in self.cutting.graph.outputs]
 
     def advance(self, time: int) -> None:
@@ -128,25 +128,25 @@ class Evaluation:
             if self.time >= 0:
                 self._all_pieces()
             self.time += 1
-            if self.time < len(self._layout.whole):
+            if self.time < len(self._schedule.whole):
                 self._all_whole()
                 self._make_for_pieces()
 
     def piece(self, number: int) -> dict[Node, np.ndarray]:
         """One piece at the present time: the values that whole nodes, later pieces or whoever evaluates read."""
         low, high = self.cutting.bounds[number]
-        readers = self._layout.local_readers[self.time].copy()
+        readers = self._schedule.local_readers[self.time].copy()
         local: dict[Node, np.ndarray] = {}
         kept: dict[Node, np.ndarray] = {}
-        for node in self._layout.pieces[self.time]:
+        for node in self._schedule.pieces[self.time]:
             operands = tuple(
                 local[arg] if arg in local else self._operand(arg, source, low, high)
                 for arg, source in zip(node.args, self.cutting.sources[node], strict=True)
             )
-            made = _array(self._step(node, self._layout.as_large(node, high - low), operands, number))
+            made = _array(self._step(node, self._schedule.as_large(node, high - low), operands, number))
             value = made if isinstance(made, np.ndarray) else made.whole()
             local[node] = value
-            if node in self._layout.kept:
+            if node in self._schedule.kept:
                 kept[node] = value
             for arg in dict.fromkeys((*node.args, node)):
                 readers[arg] -= 1
@@ -170,7 +170,7 @@ class Evaluation:
     def _all_pieces(self) -> None:
         """Puts the pieces of the present time together, and ends it."""
         whole: dict[Node, np.ndarray] = {}
-        for node in (n for n in self._layout.pieces[self.time] if n in self._layout.kept):
+        for node in (n for n in self._schedule.pieces[self.time] if n in self._schedule.kept):
             self._values[node] = whole[node] = np.empty(node.sizes, self._dtype(node))
 
         def place(number: int) -> None:
@@ -179,11 +179,11 @@ class Evaluation:
                 _put(value, whole[node][self.cutting.index(node, low, high)])
 
         side_by_side(place, range(len(self.cutting.bounds)))
-        for arg in self._layout.read_by_pieces[self.time]:
+        for arg in self._schedule.read_by_pieces[self.time]:
             self._release(arg)
 
     def _all_whole(self) -> None:
-        for node in self._layout.whole[self.time]:
+        for node in self._schedule.whole[self.time]:
             operands = tuple(self._whole(a) for a in node.args)
             self._values[node] = _array(self._step(node, node, operands, WHOLE))
             for arg in dict.fromkeys(node.args):
@@ -192,10 +192,10 @@ class Evaluation:
     def _make_for_pieces(self) -> None:
         """Computes the values left for later that pieces are about to read, except those that pieces read once, as one
         stretch of memory."""
-        for node in self._layout.pieces[self.time]:
+        for node in self._schedule.pieces[self.time]:
             for arg, source in zip(node.args, self.cutting.sources[node], strict=True):
                 rows = source is not None and prod(arg.sizes[:source]) == 1
-                if arg in self._values and not (rows and self._layout.local_readers[self.time][arg] == 1):
+                if arg in self._values and not (rows and self._schedule.local_readers[self.time][arg] == 1):
                     self._whole(arg)
 
     def _release(self, node: Node) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 from fusion_ir.core.graph import Graph
 from fusion_ir.core.node import Node
 from fusion_ir.reference.chunking import cut
-from fusion_ir.reference.evaluation import Evaluation, Layout
+from fusion_ir.reference.evaluation import Evaluation, EvaluationSchedule
 from fusion_ir.reference.node_value import evaluate_node
 
 # Replaces the value of a node, given its operands; None leaves it to the interpreter.
@@ -29,7 +29,7 @@ def interpret(graph: Graph, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
     Strides of `inputs` are as they please: only shapes and dtypes must match. Outputs share no memory with inputs.
     """
     check_inputs(graph, inputs)
-    values = Evaluation(Layout(cut(graph)), inputs).outputs()
+    values = Evaluation(EvaluationSchedule(cut(graph)), inputs).outputs()
     passed_on = [o.node.op == "input" for o in graph.outputs]
     return [np.array(v, order="C") if given else dense(v) for v, given in zip(values, passed_on, strict=True)]
 

@@ -11,7 +11,7 @@ from fusion_ir.core.node import Node
 from fusion_ir.dtype import bf16, f32
 from fusion_ir.ops import make
 from fusion_ir.reference.chunking import Chunking, cut, operand_axes
-from fusion_ir.reference.evaluation import Evaluation, Layout, plain
+from fusion_ir.reference.evaluation import Evaluation, EvaluationSchedule, plain
 from fusion_ir.reference.interpreter import evaluate, interpret
 from fusion_ir.reference.sample_inputs import sample_inputs
 from testing.random_graphs import Seeded, any_graph, pointwise_graph
@@ -33,8 +33,8 @@ def pieces_of(read, *sizes: tuple[int, ...], dtype=f32) -> tuple[Graph, Chunking
 def test_pieces_give_the_bits_of_the_whole(seed: int, draw) -> None:
     graph = draw(Seeded(seed))
     inputs = sample_inputs(graph, seed)
-    layout = Layout(finely(graph))
-    for got, expected in zip(Evaluation(layout, inputs).outputs(), evaluate(graph, inputs), strict=True):
+    schedule = EvaluationSchedule(finely(graph))
+    for got, expected in zip(Evaluation(schedule, inputs).outputs(), evaluate(graph, inputs), strict=True):
         assert same_bits(got, expected)
 
 
@@ -72,7 +72,7 @@ def test_what_is_reduced_along_the_axis_waits_for_all_pieces() -> None:
     assert cutting.times[graph.outputs[0].node] == 1
     assert graph.outputs[0].node in cutting.axes
     inputs = sample_inputs(graph, 0)
-    assert same_bits(Evaluation(Layout(cutting), inputs).outputs()[0], evaluate(graph, inputs)[0])
+    assert same_bits(Evaluation(EvaluationSchedule(cutting), inputs).outputs()[0], evaluate(graph, inputs)[0])
 
 
 def test_what_repeats_along_the_axis_is_computed_once() -> None:
@@ -130,7 +130,7 @@ def test_levels_are_the_same_however_pieces_meet(monkeypatch: pytest.MonkeyPatch
             for count in (1, 8, 8):
                 monkeypatch.setattr(threads, "THREADS", count)
                 exactness = Exactness()
-                Evaluation(Layout(cutting), inputs, exactness).outputs()
+                Evaluation(EvaluationSchedule(cutting), inputs, exactness).outputs()
                 found.append(exactness.levels(graph))
         assert found[0] == found[1] == found[2]
         assert found[3] == found[4] == found[5]
@@ -148,4 +148,4 @@ def test_what_fails_in_one_piece_fails() -> None:
         return plain(node, as_large, operands, piece)
 
     with pytest.raises(MemoryError, match="of this piece"):
-        Evaluation(Layout(finely(graph)), sample_inputs(graph, 0), step).outputs()
+        Evaluation(EvaluationSchedule(finely(graph)), sample_inputs(graph, 0), step).outputs()
