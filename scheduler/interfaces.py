@@ -22,7 +22,7 @@ class Failed(Protocol):
     def detail(self) -> str: ...
 
 
-class PlanResult(Protocol):
+class TimedPlan(Protocol):
     """A whole plan, timed end to end: microseconds per run, empty unless `status` is ok. prologue_us: of its prologue,
     which is not part of a run. warm_us: of runs on the same tensors again and again, where the samples were not.
     disturbed: share of the visits of its race during which others had the CPUs, as far as that is known."""
@@ -99,14 +99,14 @@ class Bench(Protocol):
 
     def measure_plans(
         self, graph: Graph, plans: Sequence[Plan], *, seed: int = 0, seconds: float
-    ) -> Sequence[PlanResult]:
+    ) -> Sequence[TimedPlan]:
         """Whole plans in interleaved rounds; sample i of one belongs with sample i of another. seconds: of checking and
         timing them, about."""
         ...
 
     def measure_by_steps(
         self, graph: Graph, plan: Plan, meanings: Meanings, *, seed: int = 0, seconds: float
-    ) -> PlanResult:
+    ) -> TimedPlan:
         """A plan whose outputs as a whole say nothing, since steps of the graph make any error larger: each step is
         judged on what it was given (`codegen.workbench.step_check`)."""
         ...

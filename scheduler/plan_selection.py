@@ -14,7 +14,7 @@ from codegen.toolchain.compiler import OutOfTime
 from fusion_ir.records import Plan, Reason, Status, Step
 from scheduler.context import SearchContext
 from scheduler.cover.oracle import CoverOracle, Proposal
-from scheduler.interfaces import PlanResult
+from scheduler.interfaces import TimedPlan
 from scheduler.no_plan import MemoryExceeded, NoPlan, refused, unusable
 from scheduler.plan_maker import PlanMaker
 from scheduler.plans.assemble import meanings_of
@@ -39,7 +39,7 @@ DOUBT = 2.0  # a prediction has to be that much better than a measurement to be 
 
 LATE_S = 0.5  # beyond the budget, for what it takes to end well
 
-Timed = tuple[Proposal, Plan, PlanResult]
+Timed = tuple[Proposal, Plan, TimedPlan]
 
 
 class PlanSelection:

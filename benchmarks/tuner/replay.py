@@ -17,7 +17,7 @@ from codegen.workbench.step_check import Meanings
 from fusion_ir.core.graph import Graph
 from fusion_ir.records import Device, Measurement, Plan, Status
 from fusion_ir.text.printing import parse_graph
-from scheduler.interfaces import Failed, PlanResult
+from scheduler.interfaces import Failed, TimedPlan
 
 UNIT_US = 1e6  # of times in tables: far from any bound, so that no search ends for being near it
 
@@ -195,12 +195,12 @@ class ReplayBench:
 
     def measure_plans(
         self, graph: Graph, plans: Sequence[Plan], *, seed: int = 0, seconds: float
-    ) -> Sequence[PlanResult]:
+    ) -> Sequence[TimedPlan]:
         raise LookupError("a table holds segments, no plans")
 
     def measure_by_steps(
         self, graph: Graph, plan: Plan, meanings: Meanings, *, seed: int = 0, seconds: float
-    ) -> PlanResult:
+    ) -> TimedPlan:
         raise LookupError("a table holds segments, no plans")
 
     def compile_for_plans(

@@ -11,7 +11,7 @@ LOG = logging.getLogger(__name__)
 
 
 @dataclass
-class Guarded:
+class GuardedPredictions:
     """faults: by who guessed, the first fault of each."""
 
     faults: dict[str, str] = field(default_factory=dict[str, str])

@@ -13,7 +13,7 @@ from codegen.timing.protocol import median
 from fusion_ir.core.graph import Graph
 from fusion_ir.records import CompileReport, Device
 from scheduler.cost.calibration import Calibration, corrections
-from scheduler.cost.guarded_predictions import Guarded
+from scheduler.cost.guarded_predictions import GuardedPredictions
 from scheduler.cost.lower_bound import least_bound_us, lower_bound_us
 from scheduler.cost.roofline_cpu import family_bound_us, least_us, may_be_narrow, predicted_kernel_us, predicted_us
 from scheduler.cost.traffic import LeastTraffic, Traffic, traffic_of
@@ -83,7 +83,7 @@ class CostModel:
         self.device = device
         self.families = families
         self.acceptor = Acceptor(device, families)
-        self.guesses = Guarded()
+        self.guesses = GuardedPredictions()
         self._traffic: dict[Graph, Traffic] = {}  # equal for equal segments of different layers
         self._predicted: dict[tuple[Candidate, str], float] = {}  # by family, not corrected
         self._best_us: dict[Candidate, float] = {}

@@ -26,7 +26,7 @@ MOST_STEPS = 4  # times as many as there are tensors
 TIE = 1e-9  # of the bound: costs that differ by less count as equal
 
 
-class Step(NamedTuple):
+class PricedPiece(NamedTuple):
     """A piece that may be chosen, the tensors that it reads, and its price."""
 
     piece: SegmentMask
@@ -40,7 +40,7 @@ class Way(NamedTuple):
     price: float
     peak: int
     demanded: int
-    step: Step | None
+    step: PricedPiece | None
     after: "Way | None"
 
     def order(self) -> tuple[SegmentMask, ...]:
@@ -65,7 +65,9 @@ class Result(NamedTuple):
 class LiveSetSearch:
     """`bound`: lower bound on the price of making a set of tensors."""
 
-    def __init__(self, steps: Iterable[Step], outputs: int, memory: PeakMemory, bound: Callable[[int], float]) -> None:
+    def __init__(
+        self, steps: Iterable[PricedPiece], outputs: int, memory: PeakMemory, bound: Callable[[int], float]
+    ) -> None:
         self._memory = memory
         self._bound = bound
         self._start = Way(0.0, 0, outputs, None, None)

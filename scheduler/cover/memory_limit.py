@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from scheduler.cover.branch_and_bound import PRECISION, Cover, search
 from scheduler.cover.hypergraph import reached
-from scheduler.cover.live_set_search import LiveSetSearch, Step, Way
+from scheduler.cover.live_set_search import LiveSetSearch, PricedPiece, Way
 from scheduler.cover.master import Look, MasterProblem
 from scheduler.cover.peak_memory import PeakMemory
 from scheduler.segments.segment_mask import SegmentMask
@@ -124,7 +124,7 @@ class MemoryLimit:
         """The search of states by these pieces, bounded by the last solution of the relaxation."""
         covering = self._covering
         producers = covering.producers
-        steps = [Step(p, producers.read(p.members), covering.price_of([p])) for p in pieces]
+        steps = [PricedPiece(p, producers.read(p.members), covering.price_of([p])) for p in pieces]
         return LiveSetSearch(steps, producers.outputs, self._memory, covering.potential())
 
     def _cover(self, way: Way, lower_us: float, exact: bool) -> Cover:

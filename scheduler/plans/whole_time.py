@@ -10,7 +10,7 @@ from codegen.timing.protocol import median, spread
 from fusion_ir.core.graph import Graph
 from fusion_ir.records import Plan, Reason
 from fusion_ir.units import duration
-from scheduler.interfaces import Bench, PlanResult
+from scheduler.interfaces import Bench, TimedPlan
 from scheduler.plans.step_sum import far_steps_us, is_far, steps_us
 
 BY_STEPS = (
@@ -25,7 +25,7 @@ UNCHECKED = "rewrites round other values than the graph does; nothing ran, so no
 class Whole:
     """Results of one race of plans. again: there were two races, and this one's times are nearer to the steps'."""
 
-    results: Sequence[PlanResult]
+    results: Sequence[TimedPlan]
     again: bool = False
 
 
@@ -42,7 +42,7 @@ def measure_whole(
     return Whole(min((first, second), key=lambda results: _departure(plans, results)), again=True)
 
 
-def times(result: PlanResult) -> dict[str, float | None]:
+def times(result: TimedPlan) -> dict[str, float | None]:
     """Fields of a plan that was timed, by name: times in us, their spread, and the error."""
     return {
         "time_us": median(result.samples_us),
@@ -75,7 +75,7 @@ def retold(plan: Plan, disturbed: float | None) -> tuple[Reason, ...]:
     return (*([note] if note else []), *kept)
 
 
-def _departure(plans: Sequence[Plan], results: Sequence[PlanResult]) -> float:
+def _departure(plans: Sequence[Plan], results: Sequence[TimedPlan]) -> float:
     """Sum, over plans that are far from their steps, of the ratio of the two times; 0 where none is far or timed."""
     ratios = [
         median(result.samples_us) / sum_us

@@ -9,7 +9,7 @@ from codegen.timing.protocol import beats, median
 from codegen.workbench.programs import MissingBinary
 from fusion_ir.core.graph import Graph
 from fusion_ir.records import Measurement, Plan, Search, Status, Step
-from scheduler.interfaces import PlanResult
+from scheduler.interfaces import TimedPlan
 from scheduler.plans.whole_time import retold, times
 from service.timing_noise import NOISY
 
@@ -24,7 +24,7 @@ class PlanTimer(Protocol):
 
     def measure_plans(
         self, graph: Graph, plans: Sequence[Plan], *, seed: int = 0, seconds: float
-    ) -> Sequence[PlanResult]: ...
+    ) -> Sequence[TimedPlan]: ...
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ def rematch(graph: Graph, new: Plan, stored: Plan, bench: PlanTimer, known: Know
     return Rematch(new, "faster" if beats(ours.samples_us, theirs.samples_us) else "as fast", ratio)
 
 
-def _passed(result: PlanResult) -> bool:
+def _passed(result: TimedPlan) -> bool:
     return result.status is Status.ok and bool(result.samples_us)
 
 
@@ -82,7 +82,7 @@ def _kernels(plan: Plan) -> list[tuple[str, str, str, str]]:
     return [(step.segment_key, step.family, step.schedule, step.binary) for step in plan.steps]
 
 
-def _timed_anew(stored: Plan, result: PlanResult, new: Plan, known: Known) -> Plan:
+def _timed_anew(stored: Plan, result: TimedPlan, new: Plan, known: Known) -> Plan:
     """The stored plan with its times of now, and the search that did not beat it: what was proved of cuts holds for
     every plan, what was proved of the best one does not hold for this."""
     update = {

@@ -13,7 +13,7 @@ from codegen.workbench.workbench import Workbench
 from fusion_ir.core.graph import Graph
 from fusion_ir.records import Device, Measurement, Plan, Status
 from scheduler.budget import Budget
-from scheduler.interfaces import Forgetful, PlanResult
+from scheduler.interfaces import Forgetful, TimedPlan
 from scheduler.rewrites.rule import Alternative
 from scheduler.rewrites.rules import ALTERNATIVES
 from scheduler.tune import tune
@@ -58,12 +58,12 @@ class Collector:
     def race_seconds(self, segment_key: str, count: int) -> float:
         return 0.0
 
-    def measure_plans(self, graph: Graph, plans: Sequence[Plan], *, seed: int = 0, seconds: float) -> list[PlanResult]:
+    def measure_plans(self, graph: Graph, plans: Sequence[Plan], *, seed: int = 0, seconds: float) -> list[TimedPlan]:
         raise AssertionError("nothing is timed for a device that is not there")
 
     def measure_by_steps(
         self, graph: Graph, plan: Plan, meanings: Meanings, *, seed: int = 0, seconds: float
-    ) -> PlanResult:
+    ) -> TimedPlan:
         raise AssertionError("nothing is timed for a device that is not there")
 
 

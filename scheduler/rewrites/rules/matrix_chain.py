@@ -27,14 +27,14 @@ KEPT = MOST_ORDERS + 1  # orders kept of each set of factors: one of them may be
 
 
 @dataclass(frozen=True, order=True)
-class Cost:
+class ChainCost:
     """Cost of an order: additions and multiplications, then bytes of the tensors between its products."""
 
     flops: int
     between_bytes: int
 
-    def __add__(self, other: "Cost") -> "Cost":
-        return Cost(self.flops + other.flops, self.between_bytes + other.between_bytes)
+    def __add__(self, other: "ChainCost") -> "ChainCost":
+        return ChainCost(self.flops + other.flops, self.between_bytes + other.between_bytes)
 
 
 @dataclass(frozen=True)
@@ -52,13 +52,13 @@ class Ordering:
     constant: tuple[bool, ...]
     made: Mapping[Tree, LabelledTensor]
 
-    def best(self, most: int = 1) -> list[tuple[Cost, Tree]]:
+    def best(self, most: int = 1) -> list[tuple[ChainCost, Tree]]:
         """The cheapest orders, cheapest first; none where the factors are not connected by sums."""
         count = len(self.operands)
-        found: dict[int, list[tuple[Cost, Tree]]] = {1 << i: [(Cost(0, 0), i)] for i in range(count)}
+        found: dict[int, list[tuple[ChainCost, Tree]]] = {1 << i: [(ChainCost(0, 0), i)] for i in range(count)}
         sets: list[list[int]] = [[], [1 << i for i in range(count)]]
         for size in range(2, count + 1):
-            merged: dict[int, list[tuple[Cost, Tree]]] = {}
+            merged: dict[int, list[tuple[ChainCost, Tree]]] = {}
             for low in range(1, size // 2 + 1):
                 for one in sets[low]:
                     for other in sets[size - low]:
@@ -74,10 +74,10 @@ class Ordering:
             sets.append(list(merged))
         return found.get((1 << count) - 1, [])
 
-    def cost(self, tree: Tree, given: Collection[Tree] = ()) -> Cost:
+    def cost(self, tree: Tree, given: Collection[Tree] = ()) -> ChainCost:
         """Cost of the order `tree` where the parts in `given` cost nothing."""
         if isinstance(tree, int) or tree in given:
-            return Cost(0, 0)
+            return ChainCost(0, 0)
         return self.cost(tree[0], given) + self.cost(tree[1], given) + self._cost(_mask(tree[0]), _mask(tree[1]))
 
     def folds(self, tree: Tree) -> bool:
@@ -122,16 +122,16 @@ class Ordering:
         """Whether multiplying the products of two sets of factors sums over a label."""
         return bool(self._left(one) & self._left(other) - self._left(one | other))
 
-    def _cost(self, one: int, other: int) -> Cost:
+    def _cost(self, one: int, other: int) -> ChainCost:
         both = one | other
         if all(c for i, c in enumerate(self.constant) if both >> i & 1):
-            return Cost(0, 0)
+            return ChainCost(0, 0)
         flops, size = 2, 1
         for label in self._left(one) | self._left(other):
             flops *= self.extents[label]
         for label in self._left(both) if both + 1 < 1 << len(self.operands) else ():
             size *= self.extents[label]
-        return Cost(flops, size * self.between.bytes)
+        return ChainCost(flops, size * self.between.bytes)
 
 
 def _mask(tree: Tree) -> int:
