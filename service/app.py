@@ -19,7 +19,7 @@ from codegen.toolchain.compiler import CompilerMissing
 from fusion_ir.records import Device
 from service import disk
 from service.api import artifacts, batch_events, batches, devices, health, openapi, operations, plans, resolve
-from service.api.context import Context, Devices, Memo, context
+from service.api.context import Context, DetectedDevices, Memo, context
 from service.api.middleware import Gate, host_names
 from service.api.readers import Readers
 from service.api.threads import Threads
@@ -64,7 +64,7 @@ def create_app(
     """
     ObjectCache(settings.cache)  # makes the folder, or says why not, before anybody needs it
     store = Store(settings.db)
-    found = Devices(detector or partial(_detect, settings.cache))
+    found = DetectedDevices(detector or partial(_detect, settings.cache))
     reading = readers or Readers()
     ctx = Context(
         settings,

@@ -72,7 +72,7 @@ class Memo:
             self._bytes -= gone.bytes
 
 
-class Devices:
+class DetectedDevices:
     """The devices of this machine by target, each detected once."""
 
     def __init__(self, detect: Callable[[str], Device]) -> None:
@@ -119,7 +119,7 @@ class Context:
 
     settings: Settings
     store: Store
-    devices: Devices
+    devices: DetectedDevices
     memo: Memo
     version: str
     readers: Readers

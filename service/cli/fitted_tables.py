@@ -27,7 +27,7 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Layout:
+class TableLayout:
     """Columns, and rows with a cell for each."""
 
     columns: Sequence[Column]
@@ -104,7 +104,7 @@ def _widest_line(cell: Cell) -> int:
 class Fitted:
     """The first layout whose columns all fit, else what fits of the last one."""
 
-    def __init__(self, *layouts: Layout) -> None:
+    def __init__(self, *layouts: TableLayout) -> None:
         self._layouts = layouts
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:

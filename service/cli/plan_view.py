@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from fusion_ir.records import Plan, Step
-from service.cli.fitted_tables import CLOSE, Cell, Column, Fitted, Layout
+from service.cli.fitted_tables import CLOSE, Cell, Column, Fitted, TableLayout
 from service.timing_noise import beats, is_noisy
 from service.wording.formatting import (
     NONE,
@@ -137,8 +137,10 @@ def steps_table(steps: Sequence[Step], naming: Naming = UNNAMED) -> Fitted:
         wide.append((str(i), kernel, tensors, *cells))
         narrow.append((str(i), Text.assemble(kernel, "\n", tensors), *cells))
     return Fitted(
-        Layout((number, Column("kernel and schedule", least=32), Column("reads → writes", least=18), *numbers), wide),
-        Layout((number, Column("kernel, schedule, reads → writes", least=26), *numbers), narrow),
+        TableLayout(
+            (number, Column("kernel and schedule", least=32), Column("reads → writes", least=18), *numbers), wide
+        ),
+        TableLayout((number, Column("kernel, schedule, reads → writes", least=26), *numbers), narrow),
     )
 
 

@@ -15,7 +15,7 @@ from fusion_ir.records import Numerics
 from service.api.batch_models import BatchModel, BatchProgress, BatchResult, BatchSummary, ItemEvent
 from service.cli.batch_client import BatchRemote
 from service.cli.errors import BAD_INPUT, CommandError, failed
-from service.cli.fitted_tables import Column, Fitted, Layout
+from service.cli.fitted_tables import Column, Fitted, TableLayout
 from service.cli.graph_argument import read_graph
 from service.cli.graph_folders import graph_files
 from service.cli.options import Format, Graphs, Json, Memory, Seconds, Target
@@ -228,8 +228,8 @@ def _table(batches: Sequence[BatchSummary]) -> Fitted:
     ]
     narrow = [(b.id, b.state, _counts(b), b.created_at[:_MINUTE].replace("T", " ")) for b in batches]
     return Fitted(
-        Layout((batch, state, *numbers, Column("submitted")), wide),
-        Layout((batch, state, Column("items", least=12), Column("submitted", rank=1)), narrow),
+        TableLayout((batch, state, *numbers, Column("submitted")), wide),
+        TableLayout((batch, state, Column("items", least=12), Column("submitted", rank=1)), narrow),
     )
 
 
@@ -254,4 +254,4 @@ def _rows(rows: Sequence[BaseModel], errors: bool) -> Fitted:
         else:
             cells = (fields["state"], fields["cache"], fields["plan_key"][:digits])
         found.append((fields["custom_id"], *cells))
-    return Fitted(Layout((item, *others), found))
+    return Fitted(TableLayout((item, *others), found))

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from rich.text import Text
 
-from service.cli.fitted_tables import Column, Fitted, Layout
+from service.cli.fitted_tables import Column, Fitted, TableLayout
 from service.cli.options import Json
 from service.cli.terminal import print_json
 from service.cli.terminal import show as display
@@ -25,5 +25,5 @@ def show(json: Json = False) -> None:
         Column("from", least=11),
         Column("meaning", least=24, rank=1),
     )
-    table = Fitted(Layout(columns, [(s.name, str(s.value), s.origin, s.help) for s in settings]))
+    table = Fitted(TableLayout(columns, [(s.name, str(s.value), s.origin, s.help) for s in settings]))
     display(table, Text(f"\nFlags are --name, variables FUSEPLAN_NAME; the file is {config_path(os.environ)}"))

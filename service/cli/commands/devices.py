@@ -15,7 +15,7 @@ from codegen.sandbox.object_cache import ObjectCache
 from fusion_ir.records import Device
 from scheduler.cost.lower_bound import product_gflops
 from service.cli.errors import bad_input
-from service.cli.fitted_tables import Cell, Column, Fitted, Layout
+from service.cli.fitted_tables import Cell, Column, Fitted, TableLayout
 from service.cli.options import Cache, Json, Target
 from service.cli.terminal import err, print_json, say, show
 from service.settings import load
@@ -125,6 +125,6 @@ def _table(found: list[tuple[str, Device]]) -> Fitted:
     target = Column("target")
     device = Column("device", least=18)
     return Fitted(
-        Layout((target, device, Column("arch"), Column("units", right=True), *numbers), wide),
-        Layout((target, device, *numbers), narrow),
+        TableLayout((target, device, Column("arch"), Column("units", right=True), *numbers), wide),
+        TableLayout((target, device, *numbers), narrow),
     )

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from service.cli.errors import bad_input
-from service.cli.fitted_tables import Column, Fitted, Layout
+from service.cli.fitted_tables import Column, Fitted, TableLayout
 from service.cli.graph_or_plan import find_key
 from service.cli.options import Db, Json, PlanKey
 from service.cli.terminal import print_json, say, show
@@ -88,8 +88,8 @@ def _table(rows: Sequence[PlanSummary], predicted: Sequence[float | None]) -> Fi
     keys = [row.plan_key[:digits] for row in rows]
     devices = [f"{row.target}: {row.device}" for row in rows]
     return Fitted(
-        Layout((Column("plan"), Column("device", least=20), *columns), list(map(_row, keys, devices, cells))),
-        Layout(
+        TableLayout((Column("plan"), Column("device", least=20), *columns), list(map(_row, keys, devices, cells))),
+        TableLayout(
             (Column("plan"), Column("target", rank=2), *columns),
             list(map(_row, keys, (row.target for row in rows), cells)),
         ),

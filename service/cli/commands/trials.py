@@ -24,7 +24,7 @@ from fusion_ir.text.printing import parse_graph
 from scheduler.tuning.trial_log import variant_of
 from service.cli.device_targets import is_of_target
 from service.cli.errors import bad_input
-from service.cli.fitted_tables import Cell, Column, Fitted, Layout
+from service.cli.fitted_tables import Cell, Column, Fitted, TableLayout
 from service.cli.graph_argument import read_graph
 from service.cli.graph_or_plan import load_subject
 from service.cli.options import Db, Format, Json, Shapes, Target
@@ -219,7 +219,7 @@ def _table(tried: Tried, everything: bool, details: bool) -> Fitted:
         if details and (words := details_of(trial)):
             how.append(f"\n{words}", "dim")
         rows.append((text, duration(m.time_us), spread_, duration(m.warm_us), runs, when, how))
-    return Fitted(Layout(columns, rows))
+    return Fitted(TableLayout(columns, rows))
 
 
 def _races(trials: Sequence[Trial]) -> dict[str, list[Measurement]]:

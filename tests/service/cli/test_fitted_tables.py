@@ -6,7 +6,7 @@ import itertools
 import pytest
 from rich.console import Console
 
-from service.cli.fitted_tables import Column, Fitted, Layout
+from service.cli.fitted_tables import Column, Fitted, TableLayout
 
 KEY, NUMBER, TEXT = "581663bc7fa0", "1.16 ms", "lanes=64, fetch=1024, store=stream, tile=1024"
 COLUMNS = (
@@ -16,10 +16,10 @@ COLUMNS = (
     Column("hits", right=True, rank=2),
     Column("age", right=True, rank=1),
 )
-LAYOUT = Layout(COLUMNS, [(KEY, TEXT, NUMBER, "12,345", "16 min ago"), (KEY, "direct", "–", "0", "just now")])
+LAYOUT = TableLayout(COLUMNS, [(KEY, TEXT, NUMBER, "12,345", "16 min ago"), (KEY, "direct", "–", "0", "just now")])
 
 
-def printed(width: int, *layouts: Layout) -> list[str]:
+def printed(width: int, *layouts: TableLayout) -> list[str]:
     text = io.StringIO()
     Console(file=text, width=width).print(Fitted(*layouts))
     return [line.rstrip() for line in text.getvalue().splitlines()]
@@ -48,13 +48,13 @@ def test_columns_are_left_out_by_their_rank() -> None:
 
 
 def test_the_first_layout_that_fits_is_shown() -> None:
-    short = Layout(COLUMNS[:1], [row[:1] for row in LAYOUT.rows])
+    short = TableLayout(COLUMNS[:1], [row[:1] for row in LAYOUT.rows])
     assert printed(100, LAYOUT, short)[0].split()[1:2] == ["schedule"]
     assert printed(40, LAYOUT, short)[0].split() == ["plan"]
 
 
 def test_where_not_all_that_stays_fits_the_last_columns_go_and_texts_are_as_narrow_as_their_words() -> None:
-    layout = Layout((Column("plan"), Column("what it computes", least=20), Column("time")), [(KEY, TEXT, NUMBER)])
+    layout = TableLayout((Column("plan"), Column("what it computes", least=20), Column("time")), [(KEY, TEXT, NUMBER)])
     shown = {width: " ".join(printed(width, layout)) for width in (42, 36, 25)}
     assert [("lanes=64," in text, "time" in text) for text in shown.values()] == [
         (True, True),
@@ -69,11 +69,11 @@ def test_where_not_all_that_stays_fits_the_last_columns_go_and_texts_are_as_narr
 
 
 def test_where_not_even_the_first_column_fits_it_is_wrapped() -> None:
-    lines = printed(9, Layout((Column("plan"), Column("time")), [(KEY, NUMBER)]))
+    lines = printed(9, TableLayout((Column("plan"), Column("time")), [(KEY, NUMBER)]))
     assert max(map(len, lines)) <= 9
     assert "".join(lines[2:]).replace(" ", "") == KEY
     assert "…" not in "".join(lines)
 
 
 def test_no_rows_are_a_heading() -> None:
-    assert printed(80, Layout(COLUMNS, []))[0].split() == ["plan", "schedule", "time", "hits", "age"]
+    assert printed(80, TableLayout(COLUMNS, []))[0].split() == ["plan", "schedule", "time", "hits", "age"]
