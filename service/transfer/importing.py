@@ -20,7 +20,7 @@ from service.planning.planner import artifacts, is_timed
 from service.transfer.lines import PlanLine
 from service.transfer.making import Decided, Made, Maker, Refused
 from service.transfer.places import NoDevice, Places
-from service.transfer.reading import Bundle
+from service.transfer.reading import ExportContent
 from service.version import VERSION
 from tuning_db.requests import Conditions, RequestKey, Resolved
 from tuning_db.states import PlanState
@@ -66,14 +66,14 @@ class Importer:
         self._maker.__exit__(*exception)
 
     def plans(
-        self, bundle: Bundle, told: Callable[[ImportOutcome], None] = lambda outcome: None
+        self, content: ExportContent, told: Callable[[ImportOutcome], None] = lambda outcome: None
     ) -> list[ImportOutcome]:
         """Imports every plan; `told` of each as it is done. Raises DatabaseError, SlotError."""
         outcomes: list[ImportOutcome] = []
-        for number, line in bundle.plans:
-            made_for = bundle.devices[line.device]
+        for number, line in content.plans:
+            made_for = content.devices[line.device]
             try:
-                outcome = self._plan(bundle, line, self._places.of(made_for))
+                outcome = self._plan(content, line, self._places.of(made_for))
             except Refused as refusal:
                 self._distrusted.add(line.graph)
                 outcome = ImportOutcome(line.key, "refused", f"line {number}: {refusal}")
@@ -83,30 +83,30 @@ class Importer:
             told(outcome)
         return outcomes
 
-    def measurements(self, bundle: Bundle) -> int:
+    def measurements(self, content: ExportContent) -> int:
         """Stores the file's measurements as imported ones, with segments and devices, but for those of graphs of which
         a plan was not what it says. Returns how many were new."""
         segments: set[str] = set()
-        for key, parts in bundle.segments_of.items():
+        for key, parts in content.segments_of.items():
             if key not in self._distrusted:
                 segments.update(parts)
-                self._keep_graph(bundle, key)
+                self._keep_graph(content, key)
                 for part in parts:
-                    self.store.segments.put(key, print_graph(bundle.segments[part]))
-        trials = [t for t in bundle.trials if t.measurement.segment_key in segments]
+                    self.store.segments.put(key, print_graph(content.segments[part]))
+        trials = [t for t in content.trials if t.measurement.segment_key in segments]
         here = {stored.class_key for stored in self.store.devices.devices()}
         for key in {t.measurement.device_key for t in trials} - here:
-            self.store.devices.put(bundle.devices[key])
+            self.store.devices.put(content.devices[key])
         return self.store.trials.add(trials)
 
-    def _keep_graph(self, bundle: Bundle, key: str) -> None:
+    def _keep_graph(self, content: ExportContent, key: str) -> None:
         """Stores a graph of the file that is not stored here; a graph that is keeps its names."""
         if self.store.graphs.graph(key) is None:
-            self.store.graphs.put(key, print_graph(bundle.graphs[key].graph), bundle.names(key))
+            self.store.graphs.put(key, print_graph(content.graphs[key].graph), content.names(key))
 
-    def _plan(self, bundle: Bundle, line: PlanLine, device: Device) -> ImportOutcome:
+    def _plan(self, content: ExportContent, line: PlanLine, device: Device) -> ImportOutcome:
         started = time.monotonic()
-        decided = self._maker.decided(bundle, line, device)
+        decided = self._maker.decided(content, line, device)
         limit, timed = line.memory_bytes, is_timed(device)
         requests = [RequestKey(line.graph, device.class_key, n, memory_bytes=limit) for n in line.asked]
         answers = {r: self.store.plans.answer(r, Conditions.of_device(device, VERSION)) for r in requests}
@@ -115,13 +115,13 @@ class Importer:
             return ImportOutcome(line.key, "known", "the stored plan decides the same", _key_of(answers[requests[0]]))
         rivals = {a.plan_key: a for r in open_ if (a := answers[r]) is not None}
         if timed:
-            made, stay = self._timed(bundle, line, decided, device, rivals.values())
+            made, stay = self._timed(content, line, decided, device, rivals.values())
         else:
             made = self._maker.untimed(decided, device)
             stay = {key for key, answer in rivals.items() if not _is_predicted_faster(made.plan, answer)}
         search = made.plan.search.model_copy(update={"seconds": time.monotonic() - started, "measured": len(made.rows)})
         plan = made.plan.model_copy(update={"search": search, "reasons": _reasons(line, decided.composed, made.plan)})
-        self._keep_graph(bundle, line.graph)
+        self._keep_graph(content, line.graph)
         for segment in decided.composed.segments:
             self.store.segments.put(line.graph, print_graph(segment.canonical.graph))
         self.store.trials.record(made.rows, VERSION)
@@ -137,13 +137,13 @@ class Importer:
         return ImportOutcome(line.key, "stored", _how(plan), plan.plan_key, plan.time_us, plan.predicted_us)
 
     def _timed(
-        self, bundle: Bundle, line: PlanLine, decided: Decided, device: Device, answers: Iterable[Resolved]
+        self, content: ExportContent, line: PlanLine, decided: Decided, device: Device, answers: Iterable[Resolved]
     ) -> tuple[Made, set[str]]:
         """The plan as it is here, and which stored plans it is not clearly faster than: of those that were measured
         and that can still be run. Raises Refused."""
         stored = self._incumbents(answers)
         racing = {key: plan for key, plan in stored.items() if not plan.judged_by_steps}
-        made = self._maker.measured(bundle, line, decided, device, list(racing.values()))
+        made = self._maker.measured(content, line, decided, device, list(racing.values()))
         stay = {key for key, timing in zip(racing, made.timings[1:], strict=False) if not _wins(made, timing)}
         others = stored.keys() - racing.keys()  # of which nothing but their steps can be checked
         return made, stay | {key for key in others if not _is_faster(made.plan.time_us, stored[key].time_us)}

@@ -21,7 +21,7 @@ from scheduler.plans.compose import Composed, StepGraph, compose
 from scheduler.plans.whole_time import times
 from scheduler.segments.segment import Segment
 from service.transfer.lines import PlanLine
-from service.transfer.reading import Bundle
+from service.transfer.reading import ExportContent
 
 PLAN_SECONDS = 2.0  # for timing a plan beside what it may replace
 
@@ -73,11 +73,11 @@ class Maker:
         for bench in self._benches.values():
             bench.close()
 
-    def decided(self, bundle: Bundle, line: PlanLine, device: Device) -> Decided:
+    def decided(self, content: ExportContent, line: PlanLine, device: Device) -> Decided:
         """The steps as segments of the graph, each with its kernel, emitted anew. Raises Refused."""
-        steps = [StepGraph(bundle.segments[s.segment], s.reads, s.writes) for s in line.steps]
+        steps = [StepGraph(content.segments[s.segment], s.reads, s.writes) for s in line.steps]
         strictest = min(line.asked, key=NUMERICS.index)
-        given = bundle.graphs[line.graph].graph
+        given = content.graphs[line.graph].graph
         try:
             composed = compose(given, steps, line.aliases, device, strictest, rewrites=line.rewrites)
         except FormatError as error:
@@ -95,11 +95,11 @@ class Maker:
         return Decided(composed, kernels, plan)
 
     def measured(
-        self, bundle: Bundle, line: PlanLine, decided: Decided, device: Device, incumbents: Sequence[Plan]
+        self, content: ExportContent, line: PlanLine, decided: Decided, device: Device, incumbents: Sequence[Plan]
     ) -> Made:
         """The plan with binaries and times of here, timed in one race with the incumbents. Raises Refused where
         something does not compile or computes something else."""
-        graph, composed, kernels = bundle.graphs[line.graph].graph, decided.composed, decided.kernels
+        graph, composed, kernels = content.graphs[line.graph].graph, decided.composed, decided.kernels
         if not kernels:
             return Made(decided.plan)
         bench = self._bench(device)

@@ -37,7 +37,7 @@ MOST_CHARS = 20_000  # of a measurement's texts
 
 
 @dataclass
-class Bundle:
+class ExportContent:
     """Content of an export by key, all keys computed here. plans: with the numbers of their lines."""
 
     devices: dict[str, Device] = field(default_factory=dict[str, Device])
@@ -52,9 +52,9 @@ class Bundle:
         return Names.of_graph(self.graphs[key])
 
 
-def read_export(file: BinaryIO) -> Bundle:
+def read_export(file: BinaryIO) -> ExportContent:
     """The file's content. Raises FormatError, whose place is the number of a line; its reason names the field."""
-    bundle = Bundle()
+    content = ExportContent()
     kind = 0
     for number, line in _lines(file):
         at = KINDS.index(type(line))
@@ -63,10 +63,10 @@ def read_export(file: BinaryIO) -> Bundle:
             raise FormatError(f"{number}", f"/kind: expected {expected!r} or what follows it, got {line.kind!r}")
         kind = at
         try:
-            _take(bundle, line, number)
+            _take(content, line, number)
         except FormatError as error:
             raise FormatError(f"{number}", f"{error.place}: {error.reason}") from None
-    return bundle
+    return content
 
 
 def _lines(file: BinaryIO) -> Iterator[tuple[int, Line]]:
@@ -111,33 +111,33 @@ def _line(raw: bytes, number: int) -> Line:
         raise FormatError(f"{number}", f"{text}{first['msg']}{got}") from None
 
 
-def _take(bundle: Bundle, line: Line, number: int) -> None:
+def _take(content: ExportContent, line: Line, number: int) -> None:
     match line:
         case DeviceLine():
             _same("/key", line.device.class_key, line.key)
-            bundle.devices[line.key] = line.device
+            content.devices[line.key] = line.device
         case SegmentLine():
-            bundle.segments[line.key] = _graph(line.text, line.key).graph
+            content.segments[line.key] = _graph(line.text, line.key).graph
         case GraphLine():
             graph = _graph(line.text, line.key).graph
             for i, key in enumerate(line.segments):
-                _known(f"/segments/{i}", key, bundle.segments)
+                _known(f"/segments/{i}", key, content.segments)
             try:
-                bundle.graphs[line.key] = NamedGraph(graph, line.inputs, line.outputs, (), line.nodes)
+                content.graphs[line.key] = NamedGraph(graph, line.inputs, line.outputs, (), line.nodes)
             except ValueError as error:
                 raise FormatError("/inputs, /outputs, /nodes", str(error)) from None
-            bundle.segments_of[line.key] = line.segments
+            content.segments_of[line.key] = line.segments
         case PlanLine():
-            _known("/graph", line.graph, bundle.graphs)
-            _known("/device", line.device, bundle.devices)
+            _known("/graph", line.graph, content.graphs)
+            _known("/device", line.device, content.devices)
             for i, step in enumerate(line.steps):
-                _known(f"/steps/{i}/segment", step.segment, bundle.segments)
-            bundle.plans.append((number, line))
+                _known(f"/steps/{i}/segment", step.segment, content.segments)
+            content.plans.append((number, line))
         case MeasurementLine():
-            _known("/measurement/segment_key", line.measurement.segment_key, bundle.segments)
-            _known("/measurement/device_key", line.measurement.device_key, bundle.devices)
+            _known("/measurement/segment_key", line.measurement.segment_key, content.segments)
+            _known("/measurement/device_key", line.measurement.device_key, content.devices)
             _check(line.measurement)
-            bundle.trials.append(Trial(line.measurement, line.version, line.created))
+            content.trials.append(Trial(line.measurement, line.version, line.created))
         case Header() | End():
             pass
 

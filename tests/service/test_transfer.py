@@ -82,10 +82,10 @@ def target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
 
 
 def take(store: Store, cache: ObjectCache, data: bytes, *, force: bool = False) -> tuple[list[ImportOutcome], int]:
-    bundle = read_export(BytesIO(data))
+    content = read_export(BytesIO(data))
     with Importer(store, cache, {"cpu": "cpu"}, force=force) as importer:
-        outcomes = importer.plans(bundle)
-        return outcomes, importer.measurements(bundle)
+        outcomes = importer.plans(content)
+        return outcomes, importer.measurements(content)
 
 
 def decisions(plan: Plan) -> Any:

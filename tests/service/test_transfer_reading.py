@@ -65,13 +65,13 @@ def _repaired(store: Store, plan_key: str) -> bytes:
 
 
 def test_everything_comes_back(store: Store, data: bytes) -> None:
-    bundle = read_export(BytesIO(data))
-    assert bundle.devices == {DEVICE.class_key: DEVICE}
-    assert bundle.segments.keys() == bundle.graphs.keys() == {KEY}
-    assert bundle.segments_of == {KEY: (KEY,)}
-    assert bundle.names(KEY) == store.graphs.graph(KEY).names  # type: ignore[union-attr]
-    assert bundle.trials == store.trials.trials(KEY)
-    ((number, line),) = bundle.plans
+    content = read_export(BytesIO(data))
+    assert content.devices == {DEVICE.class_key: DEVICE}
+    assert content.segments.keys() == content.graphs.keys() == {KEY}
+    assert content.segments_of == {KEY: (KEY,)}
+    assert content.names(KEY) == store.graphs.graph(KEY).names  # type: ignore[union-attr]
+    assert content.trials == store.trials.trials(KEY)
+    ((number, line),) = content.plans
     assert (number, line.key, line.asked, line.steps[0].segment) == (5, plan_of(GRAPH).plan_key, ("reassociate",), KEY)
 
 

@@ -23,7 +23,7 @@ from service.cli.terminal import print_json, say
 from service.settings import Settings, load
 from service.transfer.export import ExportError, export
 from service.transfer.importing import Importer, ImportOutcome
-from service.transfer.reading import Bundle, read_export
+from service.transfer.reading import ExportContent, read_export
 from service.wording.formatting import count, expected
 from tuning_db.store import Store
 
@@ -65,7 +65,7 @@ def import_plans(
     """Make the plans of an export anew: generate, compile, check and time them here, and keep the faster ones; for
     GPUs that are not here, generate, compile and predict them."""
     settings = load({"target": target, "db": db, "cache": cache})
-    bundle = _read(file)
+    content = _read(file)
     targets = {settings.target.partition(":")[0]: settings.target}
 
     def told(outcome: ImportOutcome) -> None:
@@ -73,12 +73,12 @@ def import_plans(
             say(_line(outcome))
 
     with Store(settings.db) as store, _importer(store, settings, targets, force) as importer:
-        outcomes = importer.plans(bundle, told)
-        rows = importer.measurements(bundle)
+        outcomes = importer.plans(content, told)
+        rows = importer.measurements(content)
     if json:
         print_json({"plans": [asdict(outcome) for outcome in outcomes], "measurements": rows})
     else:
-        say(f"imported {count(rows, 'measurement')}; {len(bundle.trials) - rows} were here already or not taken")
+        say(f"imported {count(rows, 'measurement')}; {len(content.trials) - rows} were here already or not taken")
     refused = sum(outcome.result == "refused" for outcome in outcomes)
     if refused:
         raise failed(f"{file}: {count(refused, 'plan')} refused")
@@ -118,7 +118,7 @@ def _writing(output: Path | None) -> Iterator[BinaryIO]:
         raise bad_input(f"{output}: {error.strerror or error}") from error
 
 
-def _read(argument: str) -> Bundle:
+def _read(argument: str) -> ExportContent:
     name = "standard input" if argument == "-" else argument
     try:
         if argument == "-":
