@@ -27,7 +27,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.corpus import TOPICS
-from codegen.child.case import Case, Trial
+from codegen.child.case import Case, InputSet
 from codegen.child.cpu_memory import Arena, TimingMemory
 from codegen.devices.detection import detect
 from codegen.families import FAMILIES
@@ -181,7 +181,7 @@ def time_all(
 ) -> None:
     """Fills in `training` and `truth` of the points."""
     inputs = sample_inputs(graph, seed, integers=False)
-    memory = TimingMemory(Case(graph, (Trial(inputs, Reference([], [])),)), cache_bytes, Arena())
+    memory = TimingMemory(Case(graph, (InputSet(inputs, Reference([], [])),)), cache_bytes, Arena())
     args = tuple(range(memory.addresses.shape[1]))
     running: dict[int, BoundSteps] = {}
     for i, point in enumerate(points):

@@ -18,7 +18,7 @@ Proven = tuple[tuple[str, ...], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
+class InputSet:
     """One set of inputs with its reference outputs."""
 
     inputs: list[Array]
@@ -27,23 +27,23 @@ class Trial:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A graph with its trials: random data, and small integers too where the graph sums. others: references for
-    candidates that may compute in another order, by (trial, order), each made when it is first needed."""
+    """A graph with its sets of inputs: random data, and small integers too where the graph sums. others: references for
+    candidates that may compute in another order, by (input set, order), each made when it is first needed."""
 
     graph: Graph
-    trials: tuple[Trial, ...]
+    input_sets: tuple[InputSet, ...]
     others: dict[tuple[int, Order], Reference] = field(
         default_factory=dict[tuple[int, Order], Reference], compare=False
     )
 
-    def expected(self, trial: int, order: Order = "own") -> Reference:
-        """The reference of a trial: expected outputs and tolerances for candidates that may compute in `order`."""
-        own, order = self.trials[trial], strictest(self.graph, order)
+    def expected(self, input_set: int, order: Order = "own") -> Reference:
+        """The reference of an input set: expected outputs and tolerances for candidates that may compute in `order`."""
+        own, order = self.input_sets[input_set], strictest(self.graph, order)
         if order == "own":
             return own.reference
-        if (trial, order) not in self.others:
-            self.others[trial, order] = reference(self.graph, own.inputs, order=order)
-        return self.others[trial, order]
+        if (input_set, order) not in self.others:
+            self.others[input_set, order] = reference(self.graph, own.inputs, order=order)
+        return self.others[input_set, order]
 
     @property
     def bytes(self) -> int:
@@ -60,13 +60,13 @@ class Verdict:
 
 
 def make_case(graph: Graph, seed: int, proven: Proven = ()) -> Case:
-    """Samples inputs and interprets the graph. proven: files of right outputs, by trial, that take the place of the
+    """Samples inputs and interprets the graph. proven: files of right outputs, by input set, that take the place of the
     interpreter's (`codegen.workbench.step_check`): candidates must match them bit for bit."""
     inputs = samples(graph, seed)
     if not proven:
-        return Case(graph, tuple(Trial(arrays, reference(graph, arrays)) for arrays in inputs))
-    trials = [Trial(arrays, _exactly(graph, files)) for arrays, files in zip(inputs, proven, strict=True)]
-    return Case(graph, tuple(trials))
+        return Case(graph, tuple(InputSet(arrays, reference(graph, arrays)) for arrays in inputs))
+    input_sets = [InputSet(arrays, _exactly(graph, files)) for arrays, files in zip(inputs, proven, strict=True)]
+    return Case(graph, tuple(input_sets))
 
 
 def proven_of(message: Mapping[str, Any]) -> Proven:
@@ -80,13 +80,13 @@ def _exactly(graph: Graph, files: Sequence[str]) -> Reference:
     return Reference(arrays, [None] * len(arrays))
 
 
-def judge(case: Case, trial: int, got: Sequence[Array], order: Order = "own") -> Verdict:
+def judge(case: Case, input_set: int, got: Sequence[Array], order: Order = "own") -> Verdict:
     """Compares outputs (arrays of the outputs' shapes, any strides) with the reference. order: the order of
     operations that the candidate may use."""
     for i, (array, output) in enumerate(zip(got, case.graph.outputs, strict=True)):
         if output.node.dtype.kind == "bool" and array.size and int(array.view(np.uint8).max()) > 1:
             return Verdict(f"out{i} holds a byte that is neither 0 nor 1: not written, or no bool", None)
-    outcome = compare(list(got), case.expected(trial, order))
+    outcome = compare(list(got), case.expected(input_set, order))
     error = outcome.max_rel_error if isfinite(outcome.max_rel_error) else None
     return Verdict("" if outcome.ok else outcome.detail or "wrong result", error)
 

@@ -72,8 +72,8 @@ class CpuCase:
 
     @property
     def runs(self) -> list[tuple[int, bool]]:
-        """(trial, guard page behind rather than before) of the runs that check a candidate: both placements always."""
-        return [(0, True), (len(self.case.trials) - 1, False)]
+        """(input set, guard page behind rather than before) of the runs that check a candidate: both placements."""
+        return [(0, True), (len(self.case.input_sets) - 1, False)]
 
     def check_memory(self, run: tuple[int, bool]) -> CheckMemory:
         """The memory of one checking run, made at its first call."""

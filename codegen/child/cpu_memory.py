@@ -70,27 +70,28 @@ def tensor_layout(tensor: Mapping[str, Any], alignment: int) -> TensorLayout:
 
 
 class CheckMemory:
-    """Inputs (read-only) and outputs of one trial between guard pages: each tensor lies against the page behind it
+    """Inputs (read-only) and outputs of one input set between guard pages: each tensor lies against the page behind it
     (`at_end`) or against the page before it.
 
-    shared: guarded memory by (trial, tensor, placement), which all instances of one case have in common: a tensor of
-    whole pages lies against both guard pages at once, and outputs, whose trial is -1, are overwritten before each run.
+    shared: guarded memory by (input set, tensor, placement), which all instances of one case have in common: a tensor
+    of whole pages lies against both guard pages at once, and outputs, whose input set is -1, are overwritten before
+    each run.
     """
 
     def __init__(
-        self, case: Case, trial: int, at_end: bool, shared: dict[tuple[int, int, bool], GuardedTensor]
+        self, case: Case, input_set: int, at_end: bool, shared: dict[tuple[int, int, bool], GuardedTensor]
     ) -> None:
         self.inputs, self.outputs = layouts(case.graph)
         self.poison = POISON[0 if at_end else 1]
         self.guards: list[GuardedTensor] = []
         for i, layout in enumerate((*self.inputs, *self.outputs)):
             moves = at_end and GuardedTensor.slack(layout.bytes, layout.alignment) > 0
-            key = (trial if i < len(self.inputs) else -1, i, moves)
+            key = (input_set if i < len(self.inputs) else -1, i, moves)
             if key not in shared:
                 shared[key] = GuardedTensor(layout.bytes, layout.alignment, at_end)
                 if i < len(self.inputs):
                     if layout.span:
-                        assign(layout.view(shared[key].bytes), case.trials[trial].inputs[i])
+                        assign(layout.view(shared[key].bytes), case.input_sets[input_set].inputs[i])
                     shared[key].freeze()
             self.guards.append(shared[key])
 
@@ -175,7 +176,7 @@ class TimingMemory:
             stride = -(-stride // HUGE_PAGE) * HUGE_PAGE
         used = max(1, sum(t.bytes for t in tensors))
         self.sets = rotating_sets(sum(t.bytes for t in tensors[: len(case.graph.inputs)]), used, cache_bytes)
-        self._inputs = case.trials[0].inputs
+        self._inputs = case.input_sets[0].inputs
         self._memory = arena.take(stride * self.sets, cache_bytes)
         self._raw = raw = self._memory.bytes[: stride * self.sets].reshape(self.sets, stride)
         self._places = [slice(o, o + t.bytes) for t, o in zip(tensors, offsets, strict=True)]

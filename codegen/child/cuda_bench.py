@@ -206,8 +206,8 @@ class Inspector:
         self._channel, self._message, self._turns = channel, message, turns
 
     def check(self, prepared: CudaCase, candidate: CudaCandidate, index: int) -> Verdict:
-        """Verdict on a candidate's first runs, on the first and the last trial. A candidate with a prologue runs twice
-        on each: behind the prologue, and once more on the temporaries that the prologue left."""
+        """Verdict on a candidate's first runs, on the first and the last input set. A candidate with a prologue runs
+        twice on each: behind the prologue, and once more on the temporaries that the prologue left."""
         errors = [0.0]
         with self._turns.held():
             self._channel.beat(index, self._message["seconds"])
@@ -256,7 +256,7 @@ class Inspector:
             trespass = temporary.trespass() or ("" if known else memory.trespass())
             outputs = [] if known else memory.outputs(candidate.aliases)
             left = None if known or candidate.aliases else memory.copy()
-        verdict = known or judge(memory.case, memory.trial, outputs, candidate.order)
+        verdict = known or judge(memory.case, memory.input_set, outputs, candidate.order)
         if verdict.problem or trespass:
             return Verdict(verdict.problem or trespass, verdict.max_rel_error)
         if left is not None:

@@ -18,15 +18,15 @@ FREE_SHARE = 8  # each takes no more than this part of the memory that is free
 
 
 class CheckTensors:
-    """Inputs of one trial and outputs, on the current device. aliases: a candidate's outputs that are other entries of
+    """One set of inputs, and outputs, on the current device. aliases: a candidate's outputs that are other entries of
     the table, as {output: entry}."""
 
-    def __init__(self, case: Case, trial: int) -> None:
-        self.case, self.trial = case, trial
+    def __init__(self, case: Case, input_set: int) -> None:
+        self.case, self.input_set = case, input_set
         inputs, outputs = layouts(case.graph)
         self._inputs = len(inputs)
         self._tensors = DeviceTensors([*inputs, *outputs])
-        for i, array in enumerate(case.trials[trial].inputs):
+        for i, array in enumerate(case.input_sets[input_set].inputs):
             self._tensors.write(i, array)
         number = int(cupy().cuda.Device().id)
         self._differ, self._grid = kernels(number).get_function("differ"), grid(number)
@@ -96,9 +96,9 @@ class CudaCase:
 
     @property
     def checks(self) -> tuple[tuple[CheckTensors, int], ...]:
-        """(memory, poison byte) of the two runs that check a candidate, on the first trial and on the last. Made at the
-        first call, on the current device."""
+        """(memory, poison byte) of the two runs that check a candidate, on the first input set and on the last. Made at
+        the first call, on the current device."""
         if not self._checks:
-            tensors = [CheckTensors(self.case, trial) for trial in range(len(self.case.trials))]
+            tensors = [CheckTensors(self.case, input_set) for input_set in range(len(self.case.input_sets))]
             self._checks = ((tensors[0], POISON[0]), (tensors[-1], POISON[1]))
         return self._checks

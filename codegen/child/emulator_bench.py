@@ -27,7 +27,7 @@ from fusion_ir.text.printing import parse_graph
 
 MOST_CASES = 3
 SLOWER = 10.0  # than a CPU's kernels may be, for which limits are made
-# Of the runs that check a candidate: seeds on the first trial, at the ends of pages, and on the last, at beginnings.
+# Of the runs that check a candidate: seeds on the first inputs, at the ends of pages, and on the last, at beginnings.
 SEEDS = ((0, 1, 3), (2, 4))
 NOT_TIMED = "checked in the emulator, not timed"
 
@@ -38,8 +38,8 @@ class EmulatedCase:
     def __init__(self, case: Case) -> None:
         self.case = case
         self._guards: dict[tuple[int, int, bool], GuardedTensor] = {}
-        trials = (0, True), (len(case.trials) - 1, False)
-        self.checks = tuple((CheckMemory(case, *where, self._guards), where[0]) for where in trials)
+        checked = (0, True), (len(case.input_sets) - 1, False)
+        self.checks = tuple((CheckMemory(case, *where, self._guards), where[0]) for where in checked)
 
 
 _cases: OrderedDict[tuple[str, int, Proven], EmulatedCase] = OrderedDict()
@@ -194,7 +194,7 @@ def _check(
     prepared: EmulatedCase, candidate: EmulatedCandidate, channel: Channel, index: int, message: dict[str, Any]
 ) -> Verdict:
     errors = [0.0]
-    for (memory, trial), seeds in zip(prepared.checks, SEEDS, strict=True):
+    for (memory, input_set), seeds in zip(prepared.checks, SEEDS, strict=True):
         for seed in seeds:
             channel.beat(index, message["seconds"])
             memory.poison_outputs()
@@ -205,7 +205,7 @@ def _check(
             except EmulatorFault as e:
                 return Verdict(f"{e} (seed {seed})", None)
             channel.beat(index, message["seconds"])
-            verdict = judge(prepared.case, trial, _results(memory, candidate), candidate.order)
+            verdict = judge(prepared.case, input_set, _results(memory, candidate), candidate.order)
             problem = verdict.problem or memory.trespass()
             if problem:
                 return Verdict(f"{problem} (seed {seed})", verdict.max_rel_error)

@@ -87,9 +87,10 @@ class Generated:
 
     def run(self, emulation: Emulation, seed: int) -> tuple[str, Run]:
         case = _case(self.graph)
-        trial = seed % len(case.trials)
+        input_set = seed % len(case.input_sets)
         inputs = [
-            _spread(a, s.strides, s.span) for a, s in zip(case.trials[trial].inputs, case.graph.inputs, strict=True)
+            _spread(a, s.strides, s.span)
+            for a, s in zip(case.input_sets[input_set].inputs, case.graph.inputs, strict=True)
         ]
         outputs = [np.full(o.span, 0xFF, np.uint8).repeat(o.node.dtype.bytes) for o in case.graph.outputs]
         aligned = _apart([*inputs, *outputs])
@@ -106,7 +107,7 @@ class Generated:
             else np.empty(o.node.sizes, o.node.dtype.numpy)
             for a, o in zip(aligned[len(inputs) :], case.graph.outputs, strict=True)
         ]
-        return judge(case, trial, results).problem, run
+        return judge(case, input_set, results).problem, run
 
 
 @dataclass(frozen=True)

@@ -201,7 +201,7 @@ def problem(case: Case, kernel: Emulation, seed: int) -> str:
     (output,) = case.graph.outputs
     out = np.full(output.node.sizes, np.nan, output.node.dtype.numpy)
     try:
-        run_arrays(kernel, case.trials[0].inputs, [out], seed=seed)
+        run_arrays(kernel, case.input_sets[0].inputs, [out], seed=seed)
     except EmulatorFault as fault:
         return str(fault)
     return judge(case, 0, [out]).problem

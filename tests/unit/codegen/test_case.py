@@ -68,18 +68,18 @@ FAULTS: dict[str, Compute] = {
 }
 
 
-def problem(case: Case, trial: int, other: Graph, order: Order = "elsewhere") -> str:
+def problem(case: Case, input_set: int, other: Graph, order: Order = "elsewhere") -> str:
     """The fault that `judge` finds in another graph's results for the case, in words; "" where they pass."""
-    return judge(case, trial, interpret(other, case.trials[trial].inputs), order).problem
+    return judge(case, input_set, interpret(other, case.input_sets[input_set].inputs), order).problem
 
 
 @pytest.mark.parametrize("dtype", NARROW, ids=str)
 def test_another_order_is_right_where_it_may_round_elsewhere(dtype: DType) -> None:
     case = make_case(graph(tail, dtype), 0)
-    assert len(case.trials) == 2
-    for trial in (0, 1):
-        assert not problem(case, trial, graph(right, dtype))
-        assert not problem(case, trial, case.graph, order="own")
+    assert len(case.input_sets) == 2
+    for input_set in (0, 1):
+        assert not problem(case, input_set, graph(right, dtype))
+        assert not problem(case, input_set, case.graph, order="own")
     assert problem(case, 0, graph(right, dtype), order="own"), "it rounds other values"
 
 
@@ -95,7 +95,7 @@ def test_wrong_alternatives_are_found(fault: str, dtype: DType) -> None:
 def test_one_wrong_element_is_found() -> None:
     for dtype in NARROW:
         case = make_case(graph(tail, dtype), 0)
-        (got,) = interpret(graph(right, dtype), case.trials[0].inputs)
+        (got,) = interpret(graph(right, dtype), case.input_sets[0].inputs)
         got = got.copy()
         got[5, 7] = got[5, 8]
         assert judge(case, 0, [got], order="elsewhere").problem
@@ -109,7 +109,7 @@ def test_what_no_sum_is_computed_into_stays_as_it_is() -> None:
         return build.matmul(scaled, y), scaled
 
     case = make_case(graph_of([spec((8, 16), f16), spec((16, 8), f16)], both), 0)
-    product, scaled = interpret(case.graph, case.trials[0].inputs)
+    product, scaled = interpret(case.graph, case.input_sets[0].inputs)
     assert not judge(case, 0, [product, scaled], order="elsewhere").problem
     assert judge(case, 0, [product, np.nextafter(scaled, np.float16(0))], order="elsewhere").problem
 
@@ -118,8 +118,8 @@ def test_wider_floats_are_held_to_their_values() -> None:
     """There is no rounding to 16 bits that could be elsewhere; but few products, which the language sums in order, may
     be summed in another one."""
     case = make_case(graph(tail, f32), 0)
-    for trial in (0, 1):
-        assert case.expected(trial, order="elsewhere") is case.expected(trial)
+    for input_set in (0, 1):
+        assert case.expected(input_set, order="elsewhere") is case.expected(input_set)
     specs = [spec((5, 8), f32), spec((8, 5), f32)]
     few = make_case(graph_of(specs, build.matmul), 0)
 
@@ -145,8 +145,8 @@ def test_what_rules_offer_is_accepted() -> None:
         for offer, node, new in offers_of(given, [o for o in ALTERNATIVES if o.numerics != "approximate"]):
             other = with_alternatives(given, {node: new})
             assert other is not None
-            for trial in range(len(case.trials)):
-                found = problem(case, trial, other, order=ORDER[bool(offer.rounding), offer.numerics])
-                assert not found, f"seed {seed}, {offer.name}, trial {trial}: {found}"
+            for input_set in range(len(case.input_sets)):
+                found = problem(case, input_set, other, order=ORDER[bool(offer.rounding), offer.numerics])
+                assert not found, f"seed {seed}, {offer.name}, input_set {input_set}: {found}"
             judged[offer.name] += 1
     assert all(judged[o.name] for o in ALTERNATIVES if o.rounding and o.numerics != "approximate"), judged

@@ -104,13 +104,13 @@ GRAPH = dense_graph([(5, 7), (5, 7)], build.add, f32)
 def test_the_same_bytes_are_as_right(cupy: FakeCupy) -> None:
     prepared = CudaCase(make_case(GRAPH, 0))
     (memory, poison), (again, other) = prepared.checks
-    assert memory is again, "the graph sums nothing: one trial"
+    assert memory is again, "the graph sums nothing: one set of inputs"
     assert (poison, other) == POISON
     memory.reset(poison)
     assert memory.known() is None
     added(memory)
     left = memory.copy()
-    verdict = judge(memory.case, memory.trial, memory.outputs({}))
+    verdict = judge(memory.case, memory.input_set, memory.outputs({}))
     assert (verdict.problem, memory.trespass()) == ("", "")
     memory.keep(left, verdict)
     memory.reset(other)

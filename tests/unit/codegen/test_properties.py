@@ -119,8 +119,8 @@ def _check_programs(graph: Graph, keep_bytes: int) -> None:
         return
     case = make_case(graph, 0)
     for program in programs:
-        for i, trial in enumerate(case.trials):
-            assert not judge(case, i, run_program(program, graph, trial.inputs)).problem
+        for i, input_set in enumerate(case.input_sets):
+            assert not judge(case, i, run_program(program, graph, input_set.inputs)).problem
 
 
 def _with_output(graph: Graph, node: Node) -> Graph:

@@ -21,8 +21,8 @@ def check(graph: Graph, width: int = 8, tile: int = 16, keep_bytes: int = 1 << 1
     """The program of a graph computes what the graph means."""
     program = lower(graph, width, tile, tile, least_tasks=4, keep_bytes=keep_bytes)
     case = make_case(graph, 0)
-    for i, trial in enumerate(case.trials):
-        assert not judge(case, i, run_program(program, graph, trial.inputs)).problem
+    for i, input_set in enumerate(case.input_sets):
+        assert not judge(case, i, run_program(program, graph, input_set.inputs)).problem
 
 
 def test_a_sum_along_the_lanes_of_what_repeats_there() -> None:
@@ -100,7 +100,7 @@ def test_the_runner_sees_a_read_before_the_end() -> None:
     case = make_case(graph, 0)
     del program.blocks[program.reductions[v].site].updates[:]
     with pytest.raises(ProgramError, match=r"not in scope|before it is filled"):
-        run_program(program, graph, case.trials[0].inputs)
+        run_program(program, graph, case.input_sets[0].inputs)
 
 
 def test_the_runner_sees_elements_that_are_not_written() -> None:
@@ -109,7 +109,7 @@ def test_the_runner_sees_elements_that_are_not_written() -> None:
     for block in program.blocks.values():
         block.writes *= 2
     with pytest.raises(ProgramError, match="written"):
-        run_program(program, graph, make_case(graph, 0).trials[0].inputs)
+        run_program(program, graph, make_case(graph, 0).input_sets[0].inputs)
 
 
 def test_kept_rows_fit_on_a_thread_s_stack_together() -> None:
