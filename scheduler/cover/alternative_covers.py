@@ -35,7 +35,7 @@ def forms(atoms: Atoms, cover: Proposal, covers: CoverOracle, ledger: Ledger) ->
     seen: set[tuple[str, int]] = set()
     for candidate in cover:
         members = candidate.segment.members
-        several = [a for a in bits(members) if len(atoms.producers[atoms.stands[a]]) > 1]
+        several = [a for a in bits(members) if len(atoms.hypergraph.producers[atoms.stands[a]]) > 1]
         for number, a in enumerate(several):
             same = candidate.segment.key, number
             if same in seen:
@@ -60,7 +60,7 @@ def explained(
         if not form.other:
             continue
         tensor = atoms.stands[form.atom]
-        others = [atoms.nodes[a] for a in atoms.producers[tensor] if a != form.atom]
+        others = [atoms.nodes[a] for a in atoms.hypergraph.producers[tensor] if a != form.atom]
         own, other = _text(cover, ledger), _text(form.other, ledger)
         if offer := found_by.get(atoms.nodes[form.atom]):
             text = f"by {offer.name} ({offer.equation}): kernels of {own} in all; otherwise {other}"

@@ -22,9 +22,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scheduler.bitset import bits, lowest
-from scheduler.cover.hypergraph import Hypergraph, in_order, reached
+from scheduler.cover.execution_order import in_order, reached
 from scheduler.cover.lp import Optimum, Relaxation
 from scheduler.cover.separation import NEAR, Column, FractionalSolution, Known
+from scheduler.segments.hypergraph import Hypergraph
 from scheduler.segments.segment_mask import SegmentMask
 
 FREE = -math.inf
@@ -59,15 +60,15 @@ class Decision(NamedTuple):
 class MasterProblem:
     """The relaxation of one problem. Its rows, and where its last solution left it, serve all solutions to come."""
 
-    def __init__(self, producers: Hypergraph) -> None:
-        self.producers = producers
+    def __init__(self, hypergraph: Hypergraph) -> None:
+        self.hypergraph = hypergraph
         self.pieces: list[SegmentMask] = []
         self.reads: list[int] = []
         self._extra = np.zeros(0)  # by column, see there
         self.column: dict[SegmentMask, int] = {}
-        self.cuts = dict.fromkeys((1 << t for t in bits(producers.outputs)), -1)  # sets of tensors, with their rows
-        self._required = tuple(bits(producers.required))  # rows 0 ...
-        needing = producers.needing()
+        self.cuts = dict.fromkeys((1 << t for t in bits(hypergraph.outputs)), -1)  # sets of tensors, with their rows
+        self._required = tuple(bits(hypergraph.required))  # rows 0 ...
+        needing = hypergraph.needing()
         self._needing = [needing[v] for v in self._required]
         self._columns: list[Column] = []
         self._writing: dict[int, list[int]] = {}  # columns, by tensor
@@ -106,7 +107,7 @@ class MasterProblem:
     def _extend(self, pieces: Iterable[SegmentMask]) -> None:
         """Builds a new relaxation that has columns for `pieces` too."""
         for piece in pieces:
-            j, reads = len(self.pieces), self.producers.read(piece.members)
+            j, reads = len(self.pieces), self.hypergraph.read(piece.members)
             self.column[piece] = j
             self.pieces.append(piece)
             self.reads.append(reads)
@@ -118,8 +119,8 @@ class MasterProblem:
         self._sets, self._entered = list(self._needing), []
         self._entering = [[] for _ in self._sets]
         for j, (piece, reads) in enumerate(zip(self.pieces, self.reads, strict=True)):
-            computed = self.producers.made(piece.members) & self.producers.required
-            rows = [row[v] for v in bits(computed & ~self.producers.needed_for(reads))]
+            computed = self.hypergraph.made(piece.members) & self.hypergraph.required
+            rows = [row[v] for v in bits(computed & ~self.hypergraph.needed_for(reads))]
             self._entered.append(rows)
             for i in rows:
                 self._entering[i].append(j)
@@ -200,7 +201,7 @@ class MasterProblem:
 
     def order(self, columns: Iterable[int]) -> tuple[SegmentMask, ...]:
         """Pieces of these columns in an order of execution, without those not needed; () if they are no cover."""
-        return in_order(((self.pieces[j], self.reads[j]) for j in columns), self.producers.outputs) or ()
+        return in_order(((self.pieces[j], self.reads[j]) for j in columns), self.hypergraph.outputs) or ()
 
     def repaired(self, columns: Iterable[int]) -> list[int]:
         """These columns, and others that write what is lacking: one by one the cheapest that reads only what is
@@ -209,7 +210,7 @@ class MasterProblem:
         chosen, prices = list(columns), self.relaxation.costs
         while True:
             written = reached((self.pieces[j], self.reads[j]) for j in chosen)
-            lacking = self.producers.outputs & ~written
+            lacking = self.hypergraph.outputs & ~written
             if not lacking:
                 return chosen
             for j in chosen:
@@ -240,14 +241,14 @@ class MasterProblem:
         reads nothing of the set, is in its row; so no piece lowers the sum by more than it costs."""
         assert self._last, "solved before"
         duals = self.relaxation.packed(self._last.duals)
-        of_tensors = np.zeros(self.producers.everything.bit_length())
+        of_tensors = np.zeros(self.hypergraph.everything.bit_length())
         of_tensors[list(self._required)] = duals[: len(self._required)]
         of_cuts = [(cut, float(duals[row])) for cut, row in self.cuts.items() if duals[row] > 0]
         size = (len(of_tensors) + 7) // 8
 
         @cache
         def potential(tensors: int) -> float:
-            needed = np.frombuffer(self.producers.needed_for(tensors).to_bytes(size, "little"), np.uint8)
+            needed = np.frombuffer(self.hypergraph.needed_for(tensors).to_bytes(size, "little"), np.uint8)
             computed = np.unpackbits(needed, count=len(of_tensors), bitorder="little")
             return float(computed @ of_tensors) + sum(dual for cut, dual in of_cuts if cut & tensors)
 
@@ -287,9 +288,9 @@ class MasterProblem:
         """Where columns, taken whole, cannot write all outputs in any order, adds a row for the set of all tensors that
         they cannot write. Returns whether it did."""
         written = reached((self.pieces[j], self.reads[j]) for j in x)
-        if not self.producers.outputs & ~written:
+        if not self.hypergraph.outputs & ~written:
             return False
-        tensors = self.producers.everything & ~written
+        tensors = self.hypergraph.everything & ~written
         self._add_set(tensors, self._writing_into(tensors, tensors))
         return True
 

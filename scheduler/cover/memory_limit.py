@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 from scheduler.cover.branch_and_bound import PRECISION, Cover, search
-from scheduler.cover.hypergraph import reached
+from scheduler.cover.execution_order import reached
 from scheduler.cover.live_set_search import LiveSetSearch, PricedPiece, Way
 from scheduler.cover.master import Look, MasterProblem
 from scheduler.cover.peak_memory import PeakMemory
@@ -106,15 +106,15 @@ class MemoryLimit:
     def _covering_from(self, costs: Mapping[SegmentMask, float]) -> int | None:
         """The least number of bytes such that pieces which take no more by themselves make a cover; None where all
         pieces make none."""
-        producers = self._covering.producers
+        hypergraph = self._covering.hypergraph
         by_bytes = sorted((self._memory.least(p), p) for p, c in costs.items() if c < float("inf"))
-        reads = [(p, producers.read(p.members)) for _, p in by_bytes]
+        reads = [(p, hypergraph.read(p.members)) for _, p in by_bytes]
         low, high = 0, len(reads)  # pieces
-        if producers.outputs & ~reached(reads):
+        if hypergraph.outputs & ~reached(reads):
             return None
         while high - low > 1:
             middle = (low + high) // 2
-            if producers.outputs & ~reached(reads[:middle]):
+            if hypergraph.outputs & ~reached(reads[:middle]):
                 low = middle
             else:
                 high = middle
@@ -123,9 +123,9 @@ class MemoryLimit:
     def _demand(self, pieces: Iterable[SegmentMask]) -> LiveSetSearch:
         """The search of states by these pieces, bounded by the last solution of the relaxation."""
         covering = self._covering
-        producers = covering.producers
-        steps = [PricedPiece(p, producers.read(p.members), covering.price_of([p])) for p in pieces]
-        return LiveSetSearch(steps, producers.outputs, self._memory, covering.potential())
+        hypergraph = covering.hypergraph
+        steps = [PricedPiece(p, hypergraph.read(p.members), covering.price_of([p])) for p in pieces]
+        return LiveSetSearch(steps, hypergraph.outputs, self._memory, covering.potential())
 
     def _cover(self, way: Way, lower_us: float, exact: bool) -> Cover:
         order = way.order()

@@ -7,7 +7,7 @@ from functools import lru_cache
 
 from scheduler.cost.model import Estimate
 from scheduler.cost.optimistic import OptimisticCost
-from scheduler.cover.solver import Cover, CoverProblem, Hypergraph, NoRoom
+from scheduler.cover.solver import Cover, CoverProblem, NoRoom
 from scheduler.deadline import Deadline
 from scheduler.segments.atoms import Atoms
 from scheduler.segments.enumeration import Candidate, Candidates
@@ -57,9 +57,8 @@ class CoverOracle:
         self.memory_bytes = memory_bytes
         self.until = until
         self.least_bytes: int | None = None
-        producers = Hypergraph(atoms.preds, atoms.stands, atoms.outputs)
         self.problem = CoverProblem(
-            producers, [node.bytes for node in atoms.nodes], clock=deadline.clock, beat=deadline.look
+            atoms.hypergraph, [node.bytes for node in atoms.nodes], clock=deadline.clock, beat=deadline.look
         )
         self.least = OptimisticCost(atoms)
         self._plain = {p.members: c for p, c in self.usable.items() if atoms.is_plain(p)}

@@ -14,14 +14,14 @@ from dataclasses import replace
 
 from scheduler.bitset import bits
 from scheduler.cover.branch_and_bound import Cover, search
-from scheduler.cover.hypergraph import Hypergraph
 from scheduler.cover.live_set_search import MOST_STATES
 from scheduler.cover.master import Look, MasterProblem
 from scheduler.cover.memory_limit import MemoryLimit, NoRoom
 from scheduler.cover.peak_memory import PeakMemory
+from scheduler.segments.hypergraph import Hypergraph
 from scheduler.segments.segment_mask import SegmentMask
 
-__all__ = ["Cover", "CoverProblem", "Hypergraph", "NoRoom", "bits"]
+__all__ = ["Cover", "CoverProblem", "NoRoom", "bits"]
 
 MAX_NODES = 400  # of branching; each takes some milliseconds
 
@@ -32,7 +32,7 @@ class CoverProblem:
 
     def __init__(
         self,
-        producers: Hypergraph,
+        hypergraph: Hypergraph,
         bytes_: Sequence[int] = (),
         *,
         max_nodes: int = MAX_NODES,
@@ -40,13 +40,13 @@ class CoverProblem:
         clock: Callable[[], float] = time.monotonic,
         beat: Callable[[], None] = lambda: None,
     ) -> None:
-        self.producers = producers
+        self.hypergraph = hypergraph
         self.max_nodes = max_nodes
         self.max_states = max_states
         self.clock = clock
         self.beat = beat
-        self._memory = PeakMemory(producers, bytes_)
-        self._covering = MasterProblem(producers)
+        self._memory = PeakMemory(hypergraph, bytes_)
+        self._covering = MasterProblem(hypergraph)
 
     def solve(
         self,
@@ -64,7 +64,7 @@ class CoverProblem:
         it; then the best that was found, with the bound that was reached. Within `limit_bytes` of temporaries,
         `max_states` limits exactness, too. Raises NoRoom where no cover that was found fits.
         """
-        if not self.producers.outputs:
+        if not self.hypergraph.outputs:
             return Cover((), 0.0, 0.0, True)
         ends = self.clock() + most_s
 

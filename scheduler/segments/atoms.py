@@ -14,7 +14,7 @@ Where a tensor has several producers (`scheduler.rewrites.alternatives`), each o
 tensor have the bit of the producer that the graph was given with.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -25,6 +25,7 @@ from fusion_ir.ops.value_preserving import is_free
 from scheduler.bitset import bits
 from scheduler.rewrites.alternatives import Alternatives
 from scheduler.segments.boundary import Boundary
+from scheduler.segments.hypergraph import Hypergraph
 from scheduler.segments.segment_mask import SegmentMask
 
 SUMS = (OpKind.CONTRACT, OpKind.REDUCTION, OpKind.SCAN)
@@ -76,56 +77,14 @@ class Atoms:
         return tuple(succs)
 
     @cached_property
-    def producers(self) -> tuple[tuple[int, ...], ...]:
-        """By atom, the atoms that produce its tensor; () for an alternative, whose tensor is another atom's."""
-        producers: list[list[int]] = [[] for _ in self.nodes]
-        for a, tensor in enumerate(self.stands):
-            producers[tensor].append(a)
-        return tuple(map(tuple, producers))
-
-    @cached_property
-    def needs(self) -> tuple[int, ...]:
-        """By tensor, the tensors that every way of producing it needs."""
-        needs = [0] * len(self.nodes)
-        for t in self._topological():
-            common = -1
-            for a in self.producers[t]:
-                common &= self._needs_of(self.preds[a], needs)
-            needs[t] = common
-        return tuple(needs)
+    def hypergraph(self) -> Hypergraph:
+        """The atoms and the tensors among them: which atoms produce a tensor, and what it needs in every way."""
+        return Hypergraph(self.preds, self.stands, self.outputs)
 
     @cached_property
     def ancestors(self) -> tuple[int, ...]:
         """By atom, the tensors that it needs, in whatever way these are produced."""
-        return tuple(self._needs_of(reads, self.needs) for reads in self.preds)
-
-    @staticmethod
-    def _needs_of(reads: int, needs: Sequence[int]) -> int:
-        mask = reads
-        for t in bits(reads):
-            mask |= needs[t]
-        return mask
-
-    def _topological(self) -> Iterator[int]:
-        """Tensors, each after all tensors that any of its producers reads."""
-        if self.given == len(self.nodes):
-            yield from range(self.given)
-            return
-        below = [0] * len(self.nodes)
-        for a, tensor in enumerate(self.stands):
-            below[tensor] |= self.preds[a]
-        done = 0
-        for t in range(len(self.nodes)):
-            stack = [t] if self.producers[t] else []
-            while stack:
-                waiting = below[stack[-1]] & ~done
-                if waiting:
-                    stack.append(waiting.bit_length() - 1)
-                    continue
-                last = stack.pop()
-                if not done >> last & 1:
-                    done |= 1 << last
-                    yield last
+        return tuple(map(self.hypergraph.needed_for, self.preds))
 
     @cached_property
     def outputs(self) -> int:
@@ -169,13 +128,6 @@ class Atoms:
         """The bit of a tensor that readers stop at: an atom that is not seen through, or an input."""
         return {n: i for i, n in enumerate(self.tensors) if n not in self.through}
 
-    def made_by(self, members: int) -> int:
-        """Tensors that these atoms produce."""
-        own = members & self.givens
-        for a in bits(members ^ own):
-            own |= 1 << self.stands[a]
-        return own
-
     @cached_property
     def boundary(self) -> Boundary:
         """The tensors as segments read and write them."""
@@ -193,7 +145,7 @@ class Atoms:
             known = 0
             for a in bits(members):
                 known |= self.reads[a]
-            known = self._reads_of[members] = known & ~self.made_by(members)
+            known = self._reads_of[members] = known & ~self.hypergraph.made(members)
         return known
 
     def writes_of(self, members: int) -> int:
@@ -201,7 +153,7 @@ class Atoms:
         the graph, and tensors that other atoms read."""
         known = self._writes_of.get(members)
         if known is None:
-            made = self.made_by(members)
+            made = self.hypergraph.made(members)
             known = self._writes_of[members] = made & self.outputs | sum(
                 [1 << t for t in bits(made & ~self.outputs) if self.succs[t] & ~members]
             )
@@ -247,14 +199,11 @@ class Atoms:
 
     def is_convex(self, members: int) -> bool:
         """Whether no path leaves the set and comes back, whichever alternatives are chosen outside."""
-        return self.is_possible(SegmentMask(members, self.made_by(members)))
+        return self.is_possible(SegmentMask(members, self.hypergraph.made(members)))
 
     def is_possible(self, piece: SegmentMask) -> bool:
         """Whether no tensor that the segment reads needs, in every way of producing it, a tensor that it writes."""
-        above = 0
-        for t in bits(self.reads_of(piece.members) & self.all):
-            above |= self.needs[t]
-        return not above & piece.writes
+        return not self.hypergraph.needed_for(self.reads_of(piece.members) & self.all) & piece.writes
 
     def free_below(self, atom: int) -> frozenset[Node]:
         """Free nodes that the atom alone computes on the way."""

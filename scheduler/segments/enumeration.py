@@ -246,7 +246,7 @@ def _near(atoms: Atoms, a: int) -> int:
         return 0
     near = atoms.succs[atoms.stands[a]]
     for t in bits(atoms.preds[a]):
-        for producer in atoms.producers[t]:
+        for producer in atoms.hypergraph.producers[t]:
             near |= 1 << producer
     dear = sum(1 << b for b in bits(near & atoms.constants) if not is_light(atoms, b))
     return near & ~dear

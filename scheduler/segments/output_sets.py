@@ -24,7 +24,7 @@ def pieces_of(atoms: Atoms, members: int) -> tuple[SegmentMask, ...]:
     """Segments of these atoms that leave nothing for another one to compute again. The first writes every tensor that
     other atoms may read; a second, where alternatives leave some of those readers without a use, writes what the
     remaining ones read. () where two members produce one tensor."""
-    tensors = atoms.made_by(members)
+    tensors = atoms.hypergraph.made(members)
     if tensors.bit_count() < members.bit_count():  # two producers of one tensor
         return ()
     whole = SegmentMask(members, atoms.writes_of(members))
@@ -71,7 +71,7 @@ def _with_one_more(atoms: Atoms, piece: SegmentMask) -> Iterator[tuple[int, Segm
     computed it: it is written no more, and each reader reads its operands instead."""
     reads = atoms.reads_of(piece.members)
     for t in bits(reads & atoms.all):
-        readers, producers = atoms.succs[t].bit_count(), atoms.producers[t]
+        readers, producers = atoms.succs[t].bit_count(), atoms.hypergraph.producers[t]
         if readers == 1 and len(producers) == 1:
             continue  # its reader computes it alone, in a segment like others
         for a in (a for a in producers if is_light(atoms, a)):

@@ -7,12 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from scheduler.bitset import bits
-from scheduler.cover.hypergraph import Hypergraph
+from scheduler.segments.hypergraph import Hypergraph
 from scheduler.segments.segment_mask import SegmentMask
 
 
 class Problem(NamedTuple):
-    producers: Hypergraph
+    hypergraph: Hypergraph
     costs: Mapping[SegmentMask, float]
 
 
@@ -27,17 +27,17 @@ def random_problem(seed: int) -> Problem:
             reads.append(_some(rng, range(t), rng.randint(0, 2)))
             stands.append(t)
     outputs = 1 << count - 1 | (1 << rng.randrange(count) if rng.random() < 0.3 else 0)
-    producers = Hypergraph(reads, stands, outputs)
+    hypergraph = Hypergraph(reads, stands, outputs)
     costs: dict[SegmentMask, float] = {}
     for a in range(len(reads)):
         costs[SegmentMask(1 << a, 1 << stands[a])] = float(rng.randint(5, 40)) if rng.random() < 0.9 else math.inf
     for _ in range(rng.randint(0, 60)):
         members = _some(rng, range(len(reads)), rng.randint(2, 4))
-        made = producers.made(members)
+        made = hypergraph.made(members)
         writes = made & rng.getrandbits(count) or made
         if made.bit_count() == members.bit_count():
             costs[SegmentMask(members, writes)] = float(rng.randint(5, 60) + 12 * members.bit_count())
-    return Problem(producers, costs)
+    return Problem(hypergraph, costs)
 
 
 def _some(rng: random.Random, of: range, most: int) -> int:
@@ -47,12 +47,12 @@ def _some(rng: random.Random, of: range, most: int) -> int:
 def cheapest(problem: Problem) -> float:
     """Cost of the cheapest cover, infinite where there is none: Dijkstra over sets of written tensors, where a piece
     follows once all that it reads is written."""
-    producers, costs = problem
-    pieces = [(p.writes, producers.read(p.members), c) for p, c in costs.items() if c < math.inf]
+    hypergraph, costs = problem
+    pieces = [(p.writes, hypergraph.read(p.members), c) for p, c in costs.items() if c < math.inf]
     best, heap = {0: 0.0}, [(0.0, 0)]
     while heap:
         cost, written = heapq.heappop(heap)
-        if not producers.outputs & ~written:
+        if not hypergraph.outputs & ~written:
             return cost
         if cost > best[written]:
             continue
@@ -67,9 +67,9 @@ def cheapest(problem: Problem) -> float:
 def cheapest_in_no_order(problem: Problem) -> float:
     """`cheapest` where pieces may wait for each other in a cycle: Dijkstra over pairs of the tensors still demanded and
     the tensors written."""
-    producers, costs = problem
-    pieces = [(p.writes, producers.read(p.members), c) for p, c in costs.items() if c < math.inf]
-    start = (producers.outputs, 0)
+    hypergraph, costs = problem
+    pieces = [(p.writes, hypergraph.read(p.members), c) for p, c in costs.items() if c < math.inf]
+    start = (hypergraph.outputs, 0)
     best, heap = {start: 0.0}, [(0.0, start)]
     while heap:
         cost, state = heapq.heappop(heap)
@@ -91,10 +91,10 @@ def check_order(problem: Problem, pieces: tuple[SegmentMask, ...]) -> None:
     """Every piece is executed after what it reads was written, and the outputs are."""
     written = 0
     for piece in pieces:
-        assert not problem.producers.read(piece.members) & ~written, "a piece is executed before what it reads"
+        assert not problem.hypergraph.read(piece.members) & ~written, "a piece is executed before what it reads"
         written |= piece.writes
-    assert not problem.producers.outputs & ~written
-    assert not any(b >= len(problem.producers.stands) for b in bits(written))
+    assert not problem.hypergraph.outputs & ~written
+    assert not any(b >= len(problem.hypergraph.stands) for b in bits(written))
 
 
 def cheapest_within(problem: Problem, bytes_: Sequence[int], limit_bytes: float) -> tuple[float, int]:
@@ -104,20 +104,20 @@ def cheapest_within(problem: Problem, bytes_: Sequence[int], limit_bytes: float)
     Forward, by which tensors hold room: a piece adds what it writes, and before the next one any are given up. So what
     is kept for longer than it is needed takes room, too: the best giving up is among all.
     """
-    producers, costs = problem
-    room = [0 if producers.outputs >> t & 1 else b for t, b in enumerate(bytes_)]
+    hypergraph, costs = problem
+    room = [0 if hypergraph.outputs >> t & 1 else b for t, b in enumerate(bytes_)]
 
     def of(tensors: int) -> int:
         return sum(room[t] for t in bits(tensors))
 
-    pieces = [(p.writes, producers.read(p.members), c) for p, c in costs.items() if c < math.inf]
+    pieces = [(p.writes, hypergraph.read(p.members), c) for p, c in costs.items() if c < math.inf]
     found: list[float] = []
     for measure in ("cost", "peak"):
         best, heap = {0: 0.0}, [(0.0, 0)]
         answer = math.inf
         while heap:
             value, held = heapq.heappop(heap)
-            if not producers.outputs & ~held:
+            if not hypergraph.outputs & ~held:
                 answer = value
                 break
             if value > best[held]:
@@ -130,7 +130,7 @@ def cheapest_within(problem: Problem, bytes_: Sequence[int], limit_bytes: float)
                 if measure == "cost" and bytes_now > limit_bytes:
                     continue
                 reached = value + c if measure == "cost" else max(value, float(bytes_now))
-                for given_up in _subsets(there & ~producers.outputs):
+                for given_up in _subsets(there & ~hypergraph.outputs):
                     if reached < best.get(there & ~given_up, math.inf):
                         best[there & ~given_up] = reached
                         heapq.heappush(heap, (reached, there & ~given_up))

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from scheduler.bitset import bits
-from scheduler.cover.hypergraph import in_order
+from scheduler.cover.execution_order import in_order
 from scheduler.segments.segment_mask import SegmentMask
 
 

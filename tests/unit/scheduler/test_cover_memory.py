@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
-from scheduler.cover.hypergraph import Hypergraph
 from scheduler.cover.live_set_search import LiveSetSearch
 from scheduler.cover.peak_memory import PeakMemory
 from scheduler.cover.solver import CoverProblem, NoRoom
+from scheduler.segments.hypergraph import Hypergraph
 from scheduler.segments.segment_mask import SegmentMask
 from tests.support.cover_problems import Problem, cheapest, cheapest_within, check_order, random_problem
 
@@ -19,7 +19,7 @@ PROBLEMS = 400
 def limited(seed: int) -> tuple[Problem, list[int], int]:
     """A problem, bytes by tensor, and a limit."""
     problem, rng = random_problem(seed), random.Random(seed)
-    return problem, [rng.randint(3, 4) for _ in problem.producers.stands], rng.randint(6, 11)
+    return problem, [rng.randint(3, 4) for _ in problem.hypergraph.stands], rng.randint(6, 11)
 
 
 def differing(count: int) -> int:
@@ -29,7 +29,7 @@ def differing(count: int) -> int:
         problem, bytes_, limit = limited(seed)
         expected, least = cheapest_within(problem, bytes_, limit)
         try:
-            cover = CoverProblem(problem.producers, bytes_).solve(problem.costs, limit_bytes=limit)
+            cover = CoverProblem(problem.hypergraph, bytes_).solve(problem.costs, limit_bytes=limit)
         except NoRoom as none:
             wrong += expected < math.inf or not none.exact or none.cover.peak_bytes != least
             continue
@@ -83,7 +83,7 @@ def test_a_beam_keeps_to_the_limit() -> None:
         problem, bytes_, limit = limited(seed)
         expected, _ = cheapest_within(problem, bytes_, limit)
         try:
-            cover = CoverProblem(problem.producers, bytes_, max_states=0).solve(problem.costs, limit_bytes=limit)
+            cover = CoverProblem(problem.hypergraph, bytes_, max_states=0).solve(problem.costs, limit_bytes=limit)
         except NoRoom:
             continue
         if cover:
@@ -96,8 +96,8 @@ def test_a_beam_keeps_to_the_limit() -> None:
 
 def test_room_is_what_is_alive_at_once() -> None:
     """0 -> 1 -> 2, all written: each step holds what it reads and what it writes; the last one writes an output."""
-    producers = Hypergraph([0, 0b1, 0b10], range(3), 0b100)
-    assert PeakMemory(producers, [5, 7, 100]).peak(SegmentMask(1 << a, 1 << a) for a in range(3)) == 12
+    hypergraph = Hypergraph([0, 0b1, 0b10], range(3), 0b100)
+    assert PeakMemory(hypergraph, [5, 7, 100]).peak(SegmentMask(1 << a, 1 << a) for a in range(3)) == 12
 
 
 def test_many_chains_within_what_one_after_the_other_needs() -> None:

@@ -204,7 +204,7 @@ def test_a_cancel_while_covers_are_sought_leaves_a_problem_that_can_be_solved(li
     cancelled = 0
     for seed in range(60):
         problem, rng = random_problem(seed), random.Random(seed)
-        bytes_ = [rng.randint(3, 4) for _ in problem.producers.stands]
+        bytes_ = [rng.randint(3, 4) for _ in problem.hypergraph.stands]
 
         def us(of: CoverProblem, costs: Mapping[SegmentMask, float] = problem.costs) -> float:
             try:
@@ -214,10 +214,10 @@ def test_a_cancel_while_covers_are_sought_leaves_a_problem_that_can_be_solved(li
             return cover.cost_us if cover else math.inf
 
         calls = Calls()
-        expected = us(CoverProblem(problem.producers, bytes_, beat=lambda calls=calls: calls(lambda: None)))
+        expected = us(CoverProblem(problem.hypergraph, bytes_, beat=lambda calls=calls: calls(lambda: None)))
         for at in range(calls.count):
             again = Calls(at)
-            half = CoverProblem(problem.producers, bytes_, beat=lambda again=again: again(lambda: None))
+            half = CoverProblem(problem.hypergraph, bytes_, beat=lambda again=again: again(lambda: None))
             with pytest.raises(KeyboardInterrupt):
                 us(half)
             assert us(half) == expected

@@ -10,9 +10,9 @@ import pytest
 from codegen.families import FAMILIES, TAKING_PARTS
 from fusion_ir.records import Device
 from scheduler.cost.model import Estimate
-from scheduler.cover.hypergraph import in_order
+from scheduler.cover.execution_order import in_order
 from scheduler.cover.oracle import CoverOracle
-from scheduler.cover.solver import Cover, CoverProblem, Hypergraph, bits
+from scheduler.cover.solver import Cover, CoverProblem, bits
 from scheduler.deadline import Deadline
 from scheduler.segments.enumeration import Candidate
 from scheduler.segments.segment import extract
@@ -40,13 +40,13 @@ def test_as_cheap_as_if_all_candidates_were_looked_at(device: Device, which: str
         covers = CoverOracle(atoms, found, ledger, Deadline(60.0, 0.0, None, time.monotonic), 10.0)
         chosen = covers.cheapest(Estimate(us, estimate.seeming_us, estimate.least_us))
         costs = {p: estimate.us(c) for p, c in found.accepted.items()}
-        producers = Hypergraph(atoms.preds, atoms.stands, atoms.outputs)
-        expected = CoverProblem(producers).solve(costs)
+        hypergraph = atoms.hypergraph
+        expected = CoverProblem(hypergraph).solve(costs)
         assert expected is not None, seed
         total_us = sum(costs[c.segment.piece] for c in chosen)
         assert total_us == pytest.approx(expected.cost_us, rel=1e-9), seed
         if len(atoms) <= 12:
-            assert total_us == pytest.approx(cheapest(Problem(producers, costs)), rel=1e-9), seed
+            assert total_us == pytest.approx(cheapest(Problem(hypergraph, costs)), rel=1e-9), seed
         looked, all_ = looked + len(seen), all_ + len(costs)
     assert looked < 0.8 * all_
 
@@ -56,15 +56,15 @@ def test_out_of_time_a_cover_writes_each_tensor_once(device: Device, monkeypatch
     """Whatever it was left with: here the pieces of two covers."""
 
     def left(problem: CoverProblem) -> Callable[..., Cover | None]:
-        solve, producers = problem.solve, problem.producers
+        solve, hypergraph = problem.solve, problem.hypergraph
 
         def solved(costs: dict[SegmentMask, float], *others: Any) -> Cover | None:
             cover = solve(costs, *others)
             other = cover and solve({p: us for p, us in costs.items() if p not in cover.pieces})
             if not cover or not other:
                 return cover
-            pieces = {p: producers.read(p.members) for p in cover.pieces + other.pieces}
-            return replace(cover, pieces=in_order(pieces.items(), producers.outputs), exact=False)
+            pieces = {p: hypergraph.read(p.members) for p in cover.pieces + other.pieces}
+            return replace(cover, pieces=in_order(pieces.items(), hypergraph.outputs), exact=False)
 
         return solved
 

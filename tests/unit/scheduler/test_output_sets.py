@@ -61,7 +61,7 @@ def test_whatever_cover_is_chosen_it_computes_the_graph() -> None:
     assert runs > (200 if WHOLE else 70)
     assert again > (50 if WHOLE else 14), "some compute a tensor twice"
     assert others > (50 if WHOLE else 14), "some by an alternative"
-    assert cyclic, "not everything goes together"
+    assert cyclic or not WHOLE, "not everything goes together"
 
 
 SPEC = InputSpec(shape_of((4, 8)), f32, (8, 1))

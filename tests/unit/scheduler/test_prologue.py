@@ -20,7 +20,6 @@ from fusion_ir.reference.interpreter import interpret
 from scheduler.bitset import bits
 from scheduler.budget import Budget
 from scheduler.cover.oracle import CoverOracle
-from scheduler.cover.solver import Hypergraph
 from scheduler.deadline import Deadline
 from scheduler.plans import assemble
 from scheduler.plans.buffers import Lifetime, share_buffers
@@ -87,7 +86,7 @@ def test_the_cheapest_cover_by_weights_computes_constants_in_the_prologue() -> N
             assert candidate.is_prologue == once
             if once or not constant & writes:
                 costs[piece] = (1e-3 if once else 1.0) * estimate.us(candidate)
-        expected = cheapest(Problem(Hypergraph(atoms.preds, atoms.stands, atoms.outputs), costs))
+        expected = cheapest(Problem(atoms.hypergraph, costs))
         assert sum(costs[c.segment.piece] for c in chosen) == pytest.approx(expected, rel=1e-9), seed
         first = [c.is_prologue for c in chosen]
         assert first == sorted(first, reverse=True), "the prologue comes first"

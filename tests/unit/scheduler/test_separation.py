@@ -3,7 +3,7 @@
 import random
 
 from scheduler.bitset import bits
-from scheduler.cover.hypergraph import reached
+from scheduler.cover.execution_order import reached
 from scheduler.cover.separation import NEAR, Column, FractionalSolution, Known
 from tests.support.cover_problems import random_problem
 
@@ -15,8 +15,8 @@ class Drawn:
 
     def __init__(self, seed: int, draw: random.Random, chance: float, parts: tuple[float, ...]) -> None:
         problem = random_problem(seed)
-        self.producers, self.pieces = problem.producers, sorted(problem.costs)
-        reads = [self.producers.read(p.members) for p in self.pieces]
+        self.hypergraph, self.pieces = problem.hypergraph, sorted(problem.costs)
+        reads = [self.hypergraph.read(p.members) for p in self.pieces]
         self.columns = [
             Column(r, tuple(bits(r)), tuple(bits(p.writes))) for r, p in zip(reads, self.pieces, strict=True)
         ]
@@ -34,7 +34,7 @@ def test_what_is_found_is_open() -> None:
     draw, found = random.Random(0), 0
     for seed in range(PROBLEMS):
         drawn = Drawn(seed, draw, 0.6, (0.25, 0.5, 0.75, 1.0))
-        for t, more in FractionalSolution(drawn.columns, drawn.x).open_sets(drawn.known(drawn.producers.everything)):
+        for t, more in FractionalSolution(drawn.columns, drawn.x).open_sets(drawn.known(drawn.hypergraph.everything)):
             assert sum(drawn.x[j] for j in drawn.entering(1 << t | more)) < 1 - NEAR, seed
             found += 1
     assert found > 100
@@ -46,7 +46,7 @@ def test_where_pieces_taken_whole_are_no_cover_a_set_is_found() -> None:
         drawn = Drawn(seed, draw, 0.5, (1.0,))
         written = reached((drawn.pieces[j], drawn.columns[j].reads) for j in drawn.x)
         # The sets that nothing enters are open as they are.
-        entered = {t: of for t, of in drawn.known(drawn.producers.outputs).items() if of.entering}
+        entered = {t: of for t, of in drawn.known(drawn.hypergraph.outputs).items() if of.entering}
         lacking = any(not written >> t & 1 for t in entered)
         assert bool(FractionalSolution(drawn.columns, drawn.x).open_sets(entered)) == lacking, seed
         open_ += lacking

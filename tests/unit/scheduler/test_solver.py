@@ -11,10 +11,10 @@ import pytest
 
 from scheduler.cover import master as covering_
 from scheduler.cover.branch_and_bound import MOST_LATE, search
-from scheduler.cover.hypergraph import Hypergraph
 from scheduler.cover.master import MasterProblem, Solution
 from scheduler.cover.separation import FractionalSolution
 from scheduler.cover.solver import CoverProblem
+from scheduler.segments.hypergraph import Hypergraph
 from scheduler.segments.segment_mask import SegmentMask
 from tests.support.cover_problems import Problem, cheapest, cheapest_in_no_order, check_order, random_problem
 
@@ -23,7 +23,7 @@ PROBLEMS = 1000
 
 def solved_us(problem: Problem) -> float:
     """Cost of the solver's cover in microseconds, infinite where there is none. Fails where the cover is not exact."""
-    cover = CoverProblem(problem.producers).solve(problem.costs)
+    cover = CoverProblem(problem.hypergraph).solve(problem.costs)
     if cover is None:
         return math.inf
     assert cover.exact
@@ -48,8 +48,8 @@ def test_agrees_with_enumeration() -> None:
 
 def without_overlap(problem: Problem) -> Problem:
     """The problem with only those pieces that write all that they compute."""
-    whole = {p: c for p, c in problem.costs.items() if p.writes == problem.producers.made(p.members)}
-    return Problem(problem.producers, whole)
+    whole = {p: c for p, c in problem.costs.items() if p.writes == problem.hypergraph.made(p.members)}
+    return Problem(problem.hypergraph, whole)
 
 
 @pytest.mark.parametrize("fault", ["order", "alternatives", "gap", "branches"])
@@ -99,9 +99,9 @@ def test_branching_decides_what_rows_leave_open(monkeypatch: pytest.MonkeyPatch)
 
 def test_pieces_that_wait_for_each_other() -> None:
     """{0, 3} and {1, 2} are cheapest, and read each other."""
-    producers = Hypergraph([0, 0, 0b11, 0b11], range(4), 0b1100)
+    hypergraph = Hypergraph([0, 0, 0b11, 0b11], range(4), 0b1100)
     costs = {SegmentMask(m, m): 1.0 if m in (0b1001, 0b0110) else 4.0 for m in (0b1001, 0b0110, 1, 2, 4, 8)}
-    problem = Problem(producers, costs)
+    problem = Problem(hypergraph, costs)
     assert cheapest_in_no_order(problem) == 2.0
     assert solved_us(problem) == cheapest(problem) == 6.0
 
@@ -110,19 +110,19 @@ def test_one_problem_serves_many_costs() -> None:
     """Cuts and decisions are kept, pieces come and go."""
     rng = random.Random(1)
     for seed in range(20):
-        producers, pieces = random_problem(seed)
-        problem = CoverProblem(producers)
+        hypergraph, pieces = random_problem(seed)
+        problem = CoverProblem(hypergraph)
         for _ in range(10):
             costs = {p: float(rng.randint(5, 60)) for p in pieces if rng.random() < 0.8}
             cover = problem.solve(costs)
-            assert (cover.cost_us if cover else math.inf) == cheapest(Problem(producers, costs)), seed
+            assert (cover.cost_us if cover else math.inf) == cheapest(Problem(hypergraph, costs)), seed
 
 
 def test_looks_at_what_may_be_part_of_a_cover() -> None:
     """Costs that are lower bounds first give the same cover, and most pieces are never asked about."""
     asked = all_ = 0
     for seed in range(200):
-        producers, costs = random_problem(seed)
+        hypergraph, costs = random_problem(seed)
         rng = random.Random(seed)
         seen: set[SegmentMask] = set()
 
@@ -134,8 +134,8 @@ def test_looks_at_what_may_be_part_of_a_cover() -> None:
             return {p: costs[p] for p in new}
 
         vague = {p: c * rng.uniform(0.7, 1.0) if c < math.inf else 10.0 for p, c in costs.items()}
-        cover = CoverProblem(producers).solve(vague, look=look)
-        assert (cover.cost_us if cover else math.inf) == cheapest(Problem(producers, costs)), seed
+        cover = CoverProblem(hypergraph).solve(vague, look=look)
+        assert (cover.cost_us if cover else math.inf) == cheapest(Problem(hypergraph, costs)), seed
         asked, all_ = asked + len(seen), all_ + len(costs)
     assert asked < 0.5 * all_
 
@@ -169,7 +169,7 @@ def test_when_time_is_over_there_is_a_cover_even_so() -> None:
     found = 0
     for seed in range(PROBLEMS // 2):
         problem = random_problem(seed)
-        cover = CoverProblem(problem.producers).solve(problem.costs, most_s=-1.0)
+        cover = CoverProblem(problem.hypergraph).solve(problem.costs, most_s=-1.0)
         if cover is None:
             assert cheapest(problem) == math.inf
             continue
@@ -183,7 +183,7 @@ def test_without_branching_the_bound_holds() -> None:
     open_ = 0
     for seed in range(PROBLEMS // 2):
         problem = random_problem(seed)
-        cover = CoverProblem(problem.producers, max_nodes=1).solve(problem.costs)
+        cover = CoverProblem(problem.hypergraph, max_nodes=1).solve(problem.costs)
         if cover is not None:
             expected = cheapest(problem)
             check_order(problem, cover.pieces)
