@@ -29,6 +29,7 @@ from service.errors import problem
 from service.jobs import PLAN, PlanJob, PlanResult, worker_name, worker_token
 from service.planning import planner
 from service.planning.devices_here import DevicesHere
+from service.planning.plan_request import PlanRequest
 from service.planning.planner import FailedBefore, PlanningError, failed_search
 from service.process import logs
 from service.process.parent import end_with
@@ -110,7 +111,8 @@ class Worker:
     def __init__(self, settings: Settings, store: Store, owner: str | None = None) -> None:
         self._settings, self._store = settings, store
         self._owner = owner or worker_name(os.getpid(), worker_token())
-        self._devices = DevicesHere(ObjectCache(settings.cache, store.seal()))
+        self._cache = ObjectCache(settings.cache, store.seal())
+        self._devices = DevicesHere(self._cache)
 
     def run(self) -> None:
         """Until an exception (SystemExit on SIGTERM, and when the parent ends) ends it."""
@@ -164,26 +166,25 @@ class Worker:
 
     def _plan(self, operation: Operation, lease: Lease) -> PlanResult:
         job = PlanJob.model_validate_json(operation.payload)
-        target = job.target if operation.device_key is None else self._devices.target(operation.device_key)
         stored = self._store.graphs.graph(job.graph_key)
         if stored is None:
             raise PlanningError("the graph is not stored any more")
-        named = stored.named()
-        answer = planner.plan_graph(
-            named,
-            target,
-            Budget(job.seconds, memory_bytes=job.memory_bytes, sampler=job.sampler or self._settings.sampler_names[0]),
+        sampler = job.sampler or self._settings.sampler_names[0]
+        answer = planner.plan_stored_graph(
+            stored.named().graph,
+            PlanRequest(
+                self._devices.device(operation.device_key, job.target),
+                job.graph_key,
+                Budget(job.seconds, memory_bytes=job.memory_bytes, sampler=sampler),
+                job.numerics,
+            ),
             self._store,
-            ObjectCache(self._settings.cache, self._store.seal()),
+            self._cache,
             lease.progress,
-            numerics=job.numerics,
             again=job.again,
             cancel_counts=True,
         )
         lease.check()
-        if operation.device_key not in (None, answer.plan.device.class_key):
-            self._devices.forget(operation.device_key)
-            raise PlanningError(f"{target} is another device by now: {answer.plan.device.class_key}")
         return PlanResult(plan_key=answer.plan_key, cache=answer.cache, state=answer.state)
 
 

@@ -18,6 +18,10 @@ AGAIN_SECONDS = 60.0  # until a machine is asked again for a device that it did 
 MOST_GPUS = 64
 
 
+class DeviceChanged(DeviceError):
+    """A device of this machine is not what it was when it was looked at before."""
+
+
 class DevicesHere:
     """Targets of this machine by class key, and the classes that it was found not to have."""
 
@@ -37,13 +41,17 @@ class DevicesHere:
         now = time.monotonic()
         return [*self._targets, *(key for key, at in self._absent.items() if now - at < AGAIN_SECONDS)]
 
-    def target(self, class_key: str) -> str:
-        """The name by which this machine knows its device of the class."""
-        return self._targets[class_key]
-
-    def forget(self, class_key: str | None) -> None:
-        """Forgets the target of a class whose device is not what it was."""
-        self._targets.pop(class_key or "", None)
+    def device(self, class_key: str | None, target: str) -> Device:
+        """The device of the class, with ceilings; where it is not what it was, it is forgotten. target: the device of
+        work for any class (None). Raises DeviceChanged, DeviceError, CompilerMissing."""
+        if class_key is None:
+            return self._detect(target, self._cache)
+        target = self._targets[class_key]
+        found = self._detect(target, self._cache)
+        if found.class_key != class_key:
+            del self._targets[class_key]
+            raise DeviceChanged(f"{target} is another device by now: {found.class_key}")
+        return found
 
     def look(self, wanted: Mapping[str, str]) -> bool:
         """Whether one of these classes is here, each with the payload of an operation that is for it."""

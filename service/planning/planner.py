@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 from codegen.devices.ceilings import MEASURING
 from codegen.devices.detection import detect
 from codegen.sandbox.object_cache import ObjectCache
+from fusion_ir.core.graph import Graph
 from fusion_ir.core.named import NamedGraph
 from fusion_ir.keys.graph_key import graph_key
 from fusion_ir.records import Device, Numerics, Plan
@@ -15,12 +16,12 @@ from fusion_ir.text.printing import print_graph
 from scheduler.budget import INTERRUPTED, Budget, Progress, RequestError, was_interrupted
 from scheduler.no_plan import Disagreement, MemoryExceeded, NoPlan
 from service.errors import Problem, problem
+from service.planning.plan_request import PlanRequest
 from service.timing_noise import NOISE
-from service.version import VERSION
 from service.wording.continued_search import Continued
 from service.wording.failures import problem_before
 from tuning_db.reading.graphs import Names
-from tuning_db.requests import Conditions, RequestKey, Resolved, Searched
+from tuning_db.requests import RequestKey, Resolved, Searched
 from tuning_db.states import PlanState
 
 if TYPE_CHECKING:
@@ -84,41 +85,73 @@ def plan_graph(
     there ends it without. A search that ends without a plan is noted, and not made again until that is out of date.
     Raises DeviceError, DatabaseError, PlanningError (of which FailedBefore), RequestError, NoPlan.
     """
-    device, request, now = _asked(named, target, budget, cache, numerics, tenant, tell)
-    found = store.plans.resolve(request, now, budget.seconds)
+    request = _detected(named, target, budget, cache, numerics, tenant, tell)
+    found = store.plans.resolve(request.key, request.now, budget.seconds)
     if found is None or found.due or again:
         store.graphs.put(request.graph_key, print_graph(named.graph), Names.of_graph(named))
     if found is None:  # a plan whose graph was damaged answers again
-        found = store.plans.resolve(request, now, budget.seconds)
+        found = store.plans.resolve(request.key, request.now, budget.seconds)
+    return _plan(named.graph, request, found, store, cache, progress, again, cancel_counts, tell)
+
+
+def plan_stored_graph(
+    graph: Graph,
+    request: PlanRequest,
+    store: "Store",
+    cache: ObjectCache,
+    progress: Progress | None = None,
+    *,
+    again: bool = False,
+    cancel_counts: bool = False,
+) -> PlanAnswer:
+    """`plan_graph` for a graph that is stored under the request's key, on a device that is known: a plan that was made
+    since the request came in answers it."""
+    found = store.plans.resolve(request.key, request.now, request.budget.seconds)
+    return _plan(graph, request, found, store, cache, progress, again, cancel_counts)
+
+
+def _plan(
+    graph: Graph,
+    request: PlanRequest,
+    found: Resolved | None,
+    store: "Store",
+    cache: ObjectCache,
+    progress: Progress | None,
+    again: bool,
+    cancel_counts: bool,
+    tell: Callable[[str], None] | None = None,
+) -> PlanAnswer:
+    """The stored plan `found`, or the outcome of a search; see `plan_graph`."""
+    key, now, budget = request.key, request.now, request.budget
     if found is not None and not found.due and not again:
         return _hit(found)
-    failure = None if again else store.failures.failure(request, now, budget.seconds)
+    failure = None if again else store.failures.failure(key, now, budget.seconds)
     if failure is not None:
         raise FailedBefore(problem_before(failure))
     from service.planning.search import search  # noqa: PLC0415  with all that plans are made by; a hit does without
 
     if tell is not None and budget.seconds:
-        tell(about_to_search(found, request, budget.seconds))
-    store.devices.put(device)
+        tell(about_to_search(found, key, budget.seconds))
+    store.devices.put(request.device)
     before = None if found is None or found.state != "measured" else found.plan()
-    rival = before if found is not None and found.request == request else None
+    rival = before if found is not None and found.request == key else None
     try:
-        plan, met = search(named.graph, device, budget, store, cache, progress, numerics, rival)
+        plan, met = search(graph, request, store, cache, progress, rival)
     except (NoPlan, *FAULTS) as error:
         if not isinstance(error, RequestError) and not _ended_by_interrupt(error):
-            store.failures.put(request, now, budget.seconds, failed_search(error).model_dump_json())
+            store.failures.put(key, now, budget.seconds, failed_search(error).model_dump_json())
         raise
     plan = met.plan if met else plan
     state: PlanState = "predicted" if plan.time_us is None else "measured"
     searched = searched_for(plan, budget, cancel_counts=cancel_counts)
     binaries, sources = artifacts(plan, cache)
-    plan_key = store.plans.put(request, plan, state, binaries, sources, searched, only_better=met is None)
+    plan_key = store.plans.put(key, plan, state, binaries, sources, searched, only_better=met is None)
     continued = None
     if before is not None:
         continued = Continued(plan.search, met.outcome, met.speed_up) if met else _by_records(plan, before, plan_key)
     if plan_key == plan.plan_key:
         return PlanAnswer(plan, plan_key, "miss", state, searched.cut_short, continued)
-    kept = store.plans.answer(request, now, budget.seconds)
+    kept = store.plans.answer(key, now, budget.seconds)
     if kept is None:  # evicted, or damaged, meanwhile
         raise PlanningError(f"plan {plan_key} was as good as what the search found, and is not stored any more")
     return PlanAnswer(kept.plan(), kept.plan_key, "miss", kept.state, kept.cut_short, continued)
@@ -135,12 +168,12 @@ def plain_hit(
     tell: Callable[[str], None] | None = None,
 ) -> PlanAnswer | None:
     """`plan_graph` where that would answer from the database and change nothing in it; None where it would not."""
-    _, request, now = _asked(named, target, budget, cache, numerics, "", tell)
-    found = hits.resolve(request, now, budget.seconds)
+    request = _detected(named, target, budget, cache, numerics, "", tell)
+    found = hits.resolve(request.key, request.now, budget.seconds)
     return None if found is None else _hit(found)
 
 
-def _asked(
+def _detected(
     named: NamedGraph,
     target: str,
     budget: Budget,
@@ -148,11 +181,10 @@ def _asked(
     numerics: Numerics,
     tenant: str,
     tell: Callable[[str], None] | None,
-) -> tuple[Device, RequestKey, Conditions]:
-    """The device that a plan is asked for, the request, and the present conditions."""
+) -> PlanRequest:
+    """The request for a plan on the device that `target` is now."""
     device = detect(target, cache, on_measuring=None if tell is None else partial(tell, MEASURING))
-    request = RequestKey(graph_key(named.graph), device.class_key, numerics, tenant, memory_bytes=budget.memory_bytes)
-    return device, request, Conditions.of_device(device, VERSION)
+    return PlanRequest(device, graph_key(named.graph), budget, numerics, tenant)
 
 
 def _hit(found: Resolved) -> PlanAnswer:

@@ -10,14 +10,14 @@ from codegen.devices.detection import with_raised_ceilings
 from codegen.sandbox.object_cache import ObjectCache
 from codegen.workbench.workbench import Workbench
 from fusion_ir.core.graph import Graph
-from fusion_ir.keys.graph_key import graph_key
-from fusion_ir.records import Device, Measurement, Numerics, Plan, Search, Spent
+from fusion_ir.records import Device, Measurement, Plan, Search, Spent
 from fusion_ir.text.printing import parse_graph, print_graph
 from scheduler.budget import Budget, Progress, was_interrupted
 from scheduler.cost.features import Tuned
 from scheduler.no_plan import NoPlan
 from scheduler.tune import tune
 from scheduler.tuning.trial_log import relative_times
+from service.planning.plan_request import PlanRequest
 from service.planning.rematch import Rematch, fetch_binaries, race_seconds, rematch
 from service.timing_noise import beats
 from service.version import VERSION
@@ -77,22 +77,21 @@ def _graph(text: str) -> Graph:
 
 def search(
     graph: Graph,
-    device: Device,
-    budget: Budget,
+    request: PlanRequest,
     store: Store,
     cache: ObjectCache,
     progress: Progress | None,
-    numerics: Numerics,
     stored: Plan | None = None,
 ) -> tuple[Plan, Rematch | None]:
     """The plan that a search finds, and how it compares with `stored`, None where that is unknown. stored: a plan that
     was measured under the conditions of now: a part of the budget goes into a race of both plans, which says which one
     is to be stored, unless they cannot be compared so, or the search was interrupted."""
-    costs = StoredCosts(store, device.class_key, graph_key(graph))
+    device, budget = request.device, request.budget
+    costs = StoredCosts(store, device.class_key, request.graph_key)
     kept_s = 0.0 if stored is None else race_seconds(budget.seconds)
-    less = replace(budget, seconds=budget.seconds - kept_s)
+    less = replace(request, budget=replace(budget, seconds=budget.seconds - kept_s))
     with Workbench(device, cache) as bench:
-        plan = _searched(graph, device, less, store, cache, progress, numerics, costs, bench)
+        plan = _searched(graph, less, store, cache, progress, costs, bench)
         if stored is None:
             return plan, None
         plan = plan.model_copy(update={"search": _whole(plan.search, budget, kept_s)})
@@ -109,16 +108,15 @@ def _whole(search: Search, budget: Budget, kept_s: float) -> Search:
 
 def _searched(
     graph: Graph,
-    device: Device,
-    budget: Budget,
+    request: PlanRequest,
     store: Store,
     cache: ObjectCache,
     progress: Progress | None,
-    numerics: Numerics,
     costs: StoredCosts,
     bench: Workbench,
 ) -> Plan:
     """One search, and a second one where the first beat its bound and left time of the budget for it."""
+    device, budget, numerics = request.device, request.budget, request.numerics
     plan = tune(graph, device, budget, costs, bench, progress, numerics=numerics)
     if not _beats_its_bound(plan) or was_interrupted(plan):
         return plan

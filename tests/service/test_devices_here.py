@@ -9,7 +9,7 @@ from codegen.sandbox.object_cache import ObjectCache
 from fusion_ir.records import Device
 from service.jobs import PlanJob
 from service.planning import devices_here
-from service.planning.devices_here import DevicesHere
+from service.planning.devices_here import DeviceChanged, DevicesHere
 from tests.support.stored_plans import DEVICE
 
 A100 = DEVICE.model_copy(update={"target": "cuda", "name": "A100", "arch": "sm_80"})
@@ -22,8 +22,7 @@ class Machine:
     def __init__(self, *gpus: Device) -> None:
         self.gpus, self.asked = list(gpus), list[str]()
 
-    def detect(self, target: str, _cache: ObjectCache, *, ceilings: bool) -> Device:
-        assert not ceilings
+    def detect(self, target: str, _cache: ObjectCache, *, ceilings: bool = True) -> Device:
         self.asked.append(target)
         kind, _, number = target.partition(":")
         if kind == "cpu":
@@ -42,12 +41,17 @@ def test_gpus_are_known_by_their_class_whatever_their_number(tmp_path: Path) -> 
     here = DevicesHere(ObjectCache(tmp_path), machine.detect)
     assert (here.classes, here.known) == ([], [])
     assert here.look({H200.class_key: payload("cuda"), DEVICE.class_key: payload("cpu")})
-    assert {key: here.target(key) for key in here.classes} == {H200.class_key: "cuda:1", DEVICE.class_key: "cpu"}
+    assert set(here.classes) == {H200.class_key, DEVICE.class_key}
     assert machine.asked == ["cuda:0", "cuda:1", "cpu"]
-    here.forget(H200.class_key)
+    assert here.device(H200.class_key, "cuda") is H200
+    assert here.device(None, "cuda") is A100
     machine.gpus.reverse()
+    with pytest.raises(DeviceChanged, match=f"^cuda:1 is another device by now: {A100.class_key}$"):
+        here.device(H200.class_key, "cuda")
+    assert here.classes == [DEVICE.class_key]
     assert here.look({H200.class_key: payload("cuda")})
-    assert here.target(H200.class_key) == "cuda:0"
+    assert here.device(H200.class_key, "cuda") is H200
+    assert machine.asked[3:] == ["cuda:1", "cuda", "cuda:1", "cuda:0", "cuda:0"]
 
 
 def test_what_is_not_here_is_asked_for_again_after_a_while(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

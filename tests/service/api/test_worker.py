@@ -8,15 +8,16 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from codegen.devices.detection import DeviceError
-from fusion_ir.core.named import NamedGraph
+from fusion_ir.core.graph import Graph
 from fusion_ir.keys.graph_key import graph_key
-from fusion_ir.records import Plan
+from fusion_ir.records import Device, Plan
 from fusion_ir.text.printing import print_graph
 from scheduler.budget import INTERRUPTED, Event
 from scheduler.no_plan import Disagreement
@@ -25,10 +26,12 @@ from service.api.operations import problem_of
 from service.errors import Problem
 from service.jobs import PLAN, PlanJob
 from service.planning import planner
+from service.planning.devices_here import DevicesHere
+from service.planning.plan_request import PlanRequest
 from service.planning.planner import PlanAnswer, PlanningError
 from service.settings import Settings, environment, load
 from service.version import VERSION
-from tests.support.stored_plans import chain, plan_of, store_plan
+from tests.support.stored_plans import DEVICE, chain, plan_of, store_plan
 from tuning_db.operation import Operation
 from tuning_db.reading.graphs import Names
 from tuning_db.requests import Conditions, RequestKey
@@ -51,14 +54,16 @@ def store(settings: Settings) -> Iterator[Store]:
         yield opened
 
 
-def submit(store: Store) -> Operation:
+def submit(store: Store, device_key: str | None = None) -> Operation:
     store.graphs.put(KEY, print_graph(chain()), Names(("x",), ("y",)))
     job = PlanJob(graph_key=KEY, target="cpu", seconds=1.5, numerics="exact")
-    return store.queue.submit(PLAN, job.model_dump_json(), "same")
+    return store.queue.submit(PLAN, job.model_dump_json(), "same", device_key=device_key)
 
 
-def planning(monkeypatch: pytest.MonkeyPatch, plan_graph: Callable[..., Any]) -> None:
-    monkeypatch.setattr(planner, "plan_graph", plan_graph)
+def planning(monkeypatch: pytest.MonkeyPatch, plan: Callable[..., Any]) -> None:
+    """Puts `plan` in the place of planning, and a device that nobody has to measure in that of this machine's."""
+    monkeypatch.setattr(planner, "plan_stored_graph", plan)
+    monkeypatch.setattr(worker, "DevicesHere", partial(DevicesHere, detector=lambda *_, **__: DEVICE))
 
 
 def ended(store: Store, operation: Operation) -> Operation:
@@ -70,31 +75,19 @@ def ended(store: Store, operation: Operation) -> Operation:
 def test_an_operation_is_planned_and_its_result_says_which(
     settings: Settings, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def plan_graph(
-        named: NamedGraph,
-        target: str,
-        budget: Any,
-        store: Store,
-        cache: Any,
-        progress: Any,
-        *,
-        numerics: str,
-        again: bool,
-        cancel_counts: bool,
+    def plan(
+        graph: Graph, request: PlanRequest, store: Store, cache: Any, progress: Any, *, again: bool, cancel_counts: bool
     ) -> PlanAnswer:
-        assert (print_graph(named.graph), named.input_names, named.output_names) == (
-            print_graph(chain()),
-            ("x",),
-            ("y",),
-        )
-        assert (target, budget.seconds, numerics, again, cancel_counts) == ("cpu", 1.5, "exact", False, True)
+        assert print_graph(graph) == print_graph(chain())
+        assert request.key == RequestKey(KEY, DEVICE.class_key, "exact")
+        assert (request.device, request.budget.seconds, again, cancel_counts) == (DEVICE, 1.5, False, True)
         progress(EVENT)
         running = store.queue.operation(operation.id)
         assert running is not None
         assert json.loads(running.progress) == {"phase": "segments", "measured": 3, "best_us": 12.5, "seconds": 1.0}
         return PlanAnswer(plan_of(chain()), store_plan(store, chain()), "miss", "measured")
 
-    planning(monkeypatch, plan_graph)
+    planning(monkeypatch, plan)
     operation = submit(store)
     taker = worker.Worker(settings, store)
     assert taker.step()
@@ -124,16 +117,34 @@ def test_an_operation_is_planned_and_its_result_says_which(
 def test_a_failure_is_a_problem(
     settings: Settings, store: Store, monkeypatch: pytest.MonkeyPatch, error: Exception, type_: str, words: str
 ) -> None:
-    def plan_graph(*_: Any, **__: Any) -> PlanAnswer:
+    def plan(*_: Any, **__: Any) -> PlanAnswer:
         raise error
 
-    planning(monkeypatch, plan_graph)
+    planning(monkeypatch, plan)
     operation = submit(store)
     assert worker.Worker(settings, store).step()
     problem = problem_of(ended(store, operation))
     assert problem.type == type_
     assert words in problem.detail
     assert "secret" not in problem.detail
+
+
+def test_a_device_that_changed_since_it_was_looked_at_is_not_searched_on(
+    settings: Settings, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = DEVICE.model_copy(update={"units": 64})
+
+    def detect(*_: Any, ceilings: bool = True) -> Device:
+        return other if ceilings else DEVICE
+
+    monkeypatch.setattr(worker, "DevicesHere", partial(DevicesHere, detector=detect))
+    monkeypatch.setattr(planner, "plan_stored_graph", lambda *_, **__: pytest.fail("searched"))
+    operation = submit(store, DEVICE.class_key)
+    taker = worker.Worker(settings, store)
+    assert taker.step()
+    problem = problem_of(ended(store, operation))
+    assert problem.type == "/errors/no-device"
+    assert problem.detail == f"cpu is another device by now: {other.class_key}"
 
 
 def test_a_graph_that_is_gone_fails(settings: Settings, store: Store) -> None:
@@ -148,16 +159,16 @@ def test_cancelling_stops_the_search_at_its_next_step(
 ) -> None:
     steps = 0
 
-    def plan_graph(*arguments: Any, **_: Any) -> PlanAnswer:
+    def plan(*arguments: Any, **_: Any) -> PlanAnswer:
         nonlocal steps
         store.queue.cancel(operation.id)
         for _ in range(100):
             steps += 1
-            arguments[5](EVENT)
+            arguments[4](EVENT)
             time.sleep(0.05)
         raise AssertionError("was not stopped")
 
-    planning(monkeypatch, plan_graph)
+    planning(monkeypatch, plan)
     operation = submit(store)
     assert worker.Worker(settings, store).step()
     assert ended(store, operation).state == "cancelled"
@@ -203,17 +214,17 @@ def test_a_worker_that_lost_its_lease_writes_nothing(
     clock = [time.time()]
     other = Store(settings.db, clock=lambda: clock[0])
 
-    def plan_graph(*arguments: Any, **_: Any) -> PlanAnswer:
+    def plan(*arguments: Any, **_: Any) -> PlanAnswer:
         clock[0] += 3600  # as seen by the other, the lease ran out
         taken = other.queue.lease("other", 3600)
         assert taken is not None
         assert taken.id == operation.id
         for _ in range(100):
-            arguments[5](EVENT)
+            arguments[4](EVENT)
             time.sleep(0.05)
         raise AssertionError("was not stopped")
 
-    planning(monkeypatch, plan_graph)
+    planning(monkeypatch, plan)
     operation = submit(store)
     assert worker.Worker(settings, store).step()
     now = ended(store, operation)
@@ -224,7 +235,7 @@ def test_a_worker_that_lost_its_lease_writes_nothing(
 def test_the_lease_is_renewed_while_the_search_says_nothing(
     settings: Settings, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def plan_graph(*_: Any, **__: Any) -> PlanAnswer:
+    def plan(*_: Any, **__: Any) -> PlanAnswer:
         before = ended(store, operation).lease_until
         for _ in range(100):
             if ended(store, operation).lease_until > before:
@@ -232,7 +243,7 @@ def test_the_lease_is_renewed_while_the_search_says_nothing(
             time.sleep(0.05)
         raise AssertionError("was not renewed")
 
-    planning(monkeypatch, plan_graph)
+    planning(monkeypatch, plan)
     operation = submit(store)
     assert worker.Worker(settings, store).step()
     assert ended(store, operation).state == "done"
@@ -241,10 +252,10 @@ def test_the_lease_is_renewed_while_the_search_says_nothing(
 def test_an_interrupted_worker_gives_its_operation_back(
     settings: Settings, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def plan_graph(*_: Any, **__: Any) -> PlanAnswer:
+    def plan(*_: Any, **__: Any) -> PlanAnswer:
         raise SystemExit(0)
 
-    planning(monkeypatch, plan_graph)
+    planning(monkeypatch, plan)
     operation = submit(store)
     with pytest.raises(SystemExit):
         worker.Worker(settings, store).step()

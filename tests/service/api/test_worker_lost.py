@@ -31,12 +31,13 @@ WORKER = """
     import os, signal, sys, time
     from service import worker; from service.planning import planner
 
-    def plan_graph(*arguments, **_):
+    def plan(*arguments, **_):
         with open(LOG, "a") as log:
             print(os.getpid(), file=log)
         DO
 
-    planner.plan_graph = plan_graph
+    planner.plan_stored_graph = plan
+    worker.DevicesHere.device = lambda *_: None
     sys.exit(worker.main())
 """
 

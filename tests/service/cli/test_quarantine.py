@@ -10,7 +10,7 @@ from codegen.sandbox.object_cache import ObjectCache
 from service import worker
 from service.api.operations import problem_of
 from service.cli.commands import devices
-from tests.service.api.test_worker import ended, submit
+from tests.service.api.test_worker import ended, planning, submit
 from tests.service.cli.conftest import Cli
 from tests.support.service_app import running
 from tests.support.stored_plans import DEVICE
@@ -61,10 +61,10 @@ def test_the_api_shows_it(tmp_path: Path, facts: Quarantines) -> None:
 def test_a_worker_ends_the_operation_with_a_problem_of_its_own(
     tmp_path: Path, facts: Quarantines, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def plan_graph(*_: object, **__: object) -> None:
+    def plan(*_: object, **__: object) -> None:
         raise DeviceQuarantined(facts.all()[0])
 
-    monkeypatch.setattr(worker.planner, "plan_graph", plan_graph)
+    planning(monkeypatch, plan)
     with running(tmp_path) as service, Store(service.settings.db) as store:
         operation = submit(store)
         assert worker.Worker(service.settings, store).step()

@@ -16,12 +16,12 @@ from fusion_ir.core.graph import Graph
 from fusion_ir.keys.graph_key import graph_key
 from fusion_ir.records import Device, Plan
 from fusion_ir.text.printing import print_graph
-from scheduler.budget import Budget
 from service.cli.answer import Answer, origin
 from service.cli.commands import devices, tune
 from service.cli.graph_argument import read_graph
 from service.planning import planner
 from service.planning import search as searching
+from service.planning.plan_request import PlanRequest
 from service.planning.planner import PlanAnswer
 from service.wording.continued_search import Continued
 from tests.service.cli.conftest import Cli
@@ -65,8 +65,8 @@ def searching_quickly(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[f
     searched: list[float] = []
     ObjectCache(tmp_path / "cache").put(BINARY)
 
-    def search(graph: Graph, _device: object, budget: Budget, *_: object) -> tuple[Plan, None]:
-        searched.append(budget.seconds)
+    def search(graph: Graph, request: PlanRequest, *_: object) -> tuple[Plan, None]:
+        searched.append(request.budget.seconds)
         return plan_of(graph).model_copy(update={"time_us": 9.0}), None
 
     monkeypatch.setattr(planner, "detect", lambda _target, _cache, **_: DEVICE)
