@@ -4,8 +4,10 @@ import compileall
 import gc
 import os
 import secrets
+import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 from math import ceil
 from pathlib import Path
 
@@ -16,7 +18,13 @@ from testing.objects import VARIABLE, Keeping, objects
 from tests.support.whole import SEED, WHOLE, in_turn, some
 
 ROOT = Path(__file__).resolve().parent.parent
+OURS = ("fusion_ir", "codegen", "scheduler", "tuning_db", "service", "client", "testing", "tests", "benchmarks", "docs")
 KEEPING = Keeping()
+
+# A run starts a thousand interpreters, many of which must not write bytecode: where nobody does, each compiles all that
+# it imports. Programs that tests start inherit this.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -25,8 +33,9 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ.setdefault(SEED, str(secrets.randbelow(10**6)))
     if VARIABLE not in os.environ and hasattr(config, "cache"):
         os.environ[VARIABLE] = str(config.cache.mkdir("objects"))
-    if "PYTEST_XDIST_WORKER" not in os.environ:  # children write no bytecode, and start by the hundred
-        compileall.compile_dir(ROOT / "codegen" / "child", quiet=2)
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        for folder in OURS:
+            compileall.compile_dir(ROOT / folder, quiet=2, workers=0)
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
@@ -43,6 +52,19 @@ def compilers_keep() -> Iterator[None]:
     """Compilers in the processes of tests take what an earlier test, or run, compiled, see `testing.objects`."""
     with pytest.MonkeyPatch.context() as patch:
         KEEPING.install(patch.setattr)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def migrated_once() -> Iterator[None]:
+    """New databases of the processes of tests are copies of the first, see `tests.support.migrated_once`."""
+    if find_spec("sqlalchemy") is None:  # as where the tests of GPUs run
+        yield
+        return
+    from tests.support.migrated_once import MigratedOnce
+
+    with pytest.MonkeyPatch.context() as patch:
+        MigratedOnce().install(patch)
         yield
 
 

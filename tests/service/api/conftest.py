@@ -1,5 +1,7 @@
 """One application per test."""
 
+import io
+import logging
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,3 +14,13 @@ from tests.support.service_app import Running, running
 def service(tmp_path: Path) -> Iterator[Running]:
     with running(tmp_path) as started:
         yield started
+
+
+@pytest.fixture
+def logged() -> Iterator[io.StringIO]:
+    """What is logged in this process during the test."""
+    stream = io.StringIO()
+    handler = logging.StreamHandler(stream)
+    logging.getLogger().addHandler(handler)
+    yield stream
+    logging.getLogger().removeHandler(handler)
