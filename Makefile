@@ -36,7 +36,7 @@ serve: $(VENV)/.demo compiler ## Run the service on 127.0.0.1:8080
 	@$(BIN)/fuseplan serve $(ARGS)
 
 test: $(VENV)/.test compiler ## Run every test that needs no GPU
-	@$(BIN)/python -m pytest -n $(JOBS) $(ARGS)
+	@$(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(ARGS)
 
 test-gpu: $(GPU_ENV) compiler ## Run every family and every emulated instruction on a CUDA device, within 9 minutes
 	@parallel=$$($(GPU_RUN) -c 'from importlib.util import find_spec as f; print("-n $(GPU_JOBS)" * bool(f("xdist")))') && \
@@ -54,7 +54,7 @@ soak-lowest soak-newest: soak-%: $(VENV)/.test compiler
 	@$(PYTHON) -m venv --clear $(VENV)-$*
 	@echo "Installing Fuseplan with the $* packages that it allows into $(VENV)-$* ..."
 	@$(VENV)-$*/bin/python -m pip install -q --disable-pip-version-check $(if $(filter lowest,$*),-c lowest.txt) -e '.[dashboard,dev]'
-	@$(VENV)-$*/bin/python -m pytest -n $(JOBS) $(ARGS)
+	@$(VENV)-$*/bin/python -m pytest -n $(JOBS) --dist worksteal $(ARGS)
 
 check: $(VENV)/.test ## Style, types and import directions
 	@$(BIN)/ruff check .

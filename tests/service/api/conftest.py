@@ -18,7 +18,7 @@ def service(tmp_path: Path) -> Iterator[Running]:
 
 @pytest.fixture
 def logged() -> Iterator[io.StringIO]:
-    """What is logged in this process during the test."""
+    """Everything that is logged in this process during the test."""
     stream = io.StringIO()
     handler = logging.StreamHandler(stream)
     logging.getLogger().addHandler(handler)
