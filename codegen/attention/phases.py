@@ -14,7 +14,7 @@ from codegen.kernel import Reject
 from fusion_ir.core.graph import Graph, topological
 from fusion_ir.core.node import Node
 from fusion_ir.dtype import f32
-from fusion_ir.ops import OPS, OpKind
+from fusion_ir.ops import OpKind, kind_of
 from fusion_ir.ops.contract import ORDERED_PRODUCTS, products
 
 KINDS = {OpKind.INPUT, OpKind.POINTWISE, OpKind.VIEW, OpKind.RANDOM, OpKind.GATHER, OpKind.CONTRACT, OpKind.REDUCTION}
@@ -60,7 +60,7 @@ def phases_of(segment: Graph) -> Phases | Reject:
     long: list[Node] = []
     reductions: list[Node] = []
     for n in segment.nodes:
-        kind = OPS[n.op].kind if n.op in OPS else OpKind.INPUT
+        kind = kind_of(n)
         if kind not in KINDS:
             return Reject(f"{n.op} is no pointwise op and no reduction")
         if kind is OpKind.REDUCTION:

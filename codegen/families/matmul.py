@@ -15,6 +15,7 @@ from codegen.families import matmul_cuda
 from codegen.families.kernel_function import kernel_function
 from codegen.families.loop_nest import KEEP_BYTES, has_chains, lower
 from codegen.families.pointwise import MAX_NODES
+from codegen.families.product_rules import beside, dependents, not_pointwise, too_many
 from codegen.gemm.call import GemmCall, call_on_cpu, first_libraries, has_fma, libraries_for, linked_with
 from codegen.gemm.dims import Digit, alone, contraction, long_contract, sum_dtype, with_scratch
 from codegen.gemm.tasks import AxisSplit, count_tasks, offset_text, task_lines
@@ -30,7 +31,7 @@ from codegen.schedule import Choices, Schedule, parse_schedule
 from fusion_ir.core.extent import dense_strides
 from fusion_ir.core.graph import Graph, OutputSpec
 from fusion_ir.core.node import Node
-from fusion_ir.ops import OPS, OpKind, make
+from fusion_ir.ops import OpKind, make
 from fusion_ir.records import Device
 
 KINDS = {OpKind.INPUT, OpKind.POINTWISE, OpKind.VIEW, OpKind.RANDOM, OpKind.CONTRACT}
@@ -73,21 +74,16 @@ class Matmul:
         node = long_contract(segment)
         if isinstance(node, Reject):
             return node
-        if len(segment.nodes) > MAX_NODES:
-            return Reject(f"{len(segment.nodes)} nodes are too many for one kernel (at most {MAX_NODES})")
+        if reject := too_many(segment, MAX_NODES):
+            return reject
         if sum(n > 1 for n in node.sizes) < 2:
             return Reject("the product is a vector: its rows have one element")
-        reached = {node}
-        for n in segment.nodes:
-            if (OPS[n.op].kind if n.op in OPS else OpKind.INPUT) not in KINDS:
-                return Reject(f"{n.op} is no pointwise op")
-            if any(a in reached for a in n.args):
-                reached.add(n)
+        if reject := not_pointwise(segment, KINDS):
+            return reject
+        reached = dependents(segment, node)
         if reached == {node} and node.dtype == sum_dtype(node):
             return Reject("computes nothing of the product: a library call alone does it")
-        if any(o.node not in reached for o in segment.outputs):
-            return Reject("an output does not depend on the product")
-        if reject := too_much(segment):
+        if reject := beside(segment, reached) or too_much(segment):
             return reject
         return _fault(alone(segment, node), has_fma(device))
 

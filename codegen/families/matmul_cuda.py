@@ -9,6 +9,7 @@ while they are on the chip.
 from functools import partial
 
 from codegen.families.kernel_function import kernel_function
+from codegen.families.product_rules import beside, dependents, not_pointwise, too_many
 from codegen.hardware.architectures import ACCESS_BYTES, capability
 from codegen.kernel import EmitError, Kernel, Launch, Reject
 from codegen.lowering.code_length import too_much
@@ -32,7 +33,7 @@ from codegen.tiled.small_k import FEW, HEADER, SHALLOW, SmallK, is_shallow, shal
 from fusion_ir.core.graph import Graph
 from fusion_ir.core.node import Node
 from fusion_ir.dtype import DType, bf16, f8e4m3, f8e5m2, f16, i8
-from fusion_ir.ops import OPS, OpKind
+from fusion_ir.ops import OpKind
 from fusion_ir.ops.contract import products, sums_in_any_order
 from fusion_ir.records import Device
 
@@ -46,17 +47,9 @@ def fits(segment: Graph) -> Reject | None:
     node = main_contraction(segment)
     if isinstance(node, Reject):
         return node
-    if len(segment.nodes) > MAX_NODES:
-        return Reject(f"{len(segment.nodes)} nodes are too many for one kernel (at most {MAX_NODES})")
-    reached = {node}
-    for n in segment.nodes:
-        if (OPS[n.op].kind if n.op in OPS else OpKind.INPUT) not in KINDS:
-            return Reject(f"{n.op} is no pointwise op")
-        if any(a in reached for a in n.args):
-            reached.add(n)
-    if any(o.node not in reached for o in segment.outputs):
-        return Reject("an output does not depend on the product")
-    return too_much(segment, MOST_OF_ELEMENT)
+    if reject := too_many(segment, MAX_NODES) or not_pointwise(segment, KINDS):
+        return reject
+    return beside(segment, dependents(segment, node)) or too_much(segment, MOST_OF_ELEMENT)
 
 
 def lowered(segment: Graph) -> Reject | None:

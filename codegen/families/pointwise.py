@@ -17,7 +17,7 @@ from codegen.printer.threads import Threads
 from codegen.schedule import Choices, Schedule, parse_schedule
 from fusion_ir.core.graph import Graph
 from fusion_ir.core.node import Node
-from fusion_ir.ops import OPS, OpKind
+from fusion_ir.ops import OpKind, kind_of
 from fusion_ir.ops.contract import ORDERED_PRODUCTS, products
 from fusion_ir.records import Device
 
@@ -108,7 +108,7 @@ def refused(segment: Graph) -> Reject | None:
     depth: dict[Node, int] = {}
     for node in segment.nodes:
         depth[node] = 1 + max((depth[a] for a in node.args), default=0)
-        kind = OPS[node.op].kind if node.op in OPS else OpKind.INPUT
+        kind = kind_of(node)
         if kind not in KINDS:
             return Reject(f"{node.op} is no pointwise op")
         if kind is OpKind.CONTRACT and (k := products(node)) > ORDERED_PRODUCTS:

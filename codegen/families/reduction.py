@@ -21,7 +21,7 @@ from codegen.lowering.puller import MAX_DEPTH
 from codegen.schedule import Choices, parse_schedule
 from fusion_ir.core.graph import Graph
 from fusion_ir.core.node import Node
-from fusion_ir.ops import OPS, OpKind
+from fusion_ir.ops import OPS, OpKind, kind_of
 from fusion_ir.ops.contract import ORDERED_PRODUCTS, products
 from fusion_ir.records import Device, TargetKind
 
@@ -131,7 +131,7 @@ def refused(segment: Graph, kinds: Set[OpKind], most_thin: int = MAX_THIN) -> Re
     depth: dict[Node, int] = {}
     for node in segment.nodes:
         depth[node] = 1 + max((depth[a] for a in node.args), default=0)
-        kind = OPS[node.op].kind if node.op in OPS else OpKind.INPUT
+        kind = kind_of(node)
         if is_reduction(node) or any(a in reduced for a in node.args):
             reduced.add(node)
         if kind is OpKind.GATHER and node.args[0] in reduced and node.elements > node.args[0].elements:

@@ -12,6 +12,7 @@ from itertools import product as combinations
 
 from codegen.families.kernel_function import INDEX_LIMIT, kernel_function
 from codegen.families.pointwise import MAX_NODES
+from codegen.families.product_rules import not_pointwise, too_many
 from codegen.gemm.dims import Digit, alone, contraction
 from codegen.hardware.architectures import architecture
 from codegen.kernel import EmitError, Kernel, Launch, Reject
@@ -149,12 +150,11 @@ class Wgmma:
     def fits(self, segment: Graph, device: Device) -> Reject | None:
         if device.arch != ARCH:
             return Reject(f"takes instructions of {ARCH}, which {device.arch} has not")
-        if len(segment.nodes) > MAX_NODES:
-            return Reject(f"{len(segment.nodes)} nodes are too many for one kernel (at most {MAX_NODES})")
-        for n in segment.nodes:
-            if (OPS[n.op].kind if n.op in OPS else OpKind.INPUT) not in KINDS:
-                return Reject(f"{n.op} is no pointwise op")
-        if reject := too_much(segment, MOST_OF_ELEMENT):
+        if (
+            reject := too_many(segment, MAX_NODES)
+            or not_pointwise(segment, KINDS)
+            or too_much(segment, MOST_OF_ELEMENT)
+        ):
             return reject
         node = main_contraction(segment)
         return node if isinstance(node, Reject) else _fault(alone(segment, node))

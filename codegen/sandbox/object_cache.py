@@ -5,6 +5,7 @@ import hmac
 import json
 import os
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 from fusion_ir.ownership import Exposed, make_private
@@ -90,6 +91,17 @@ class ObjectCache:
             return None
         os.utime(file)
         return file
+
+    def made(self, key: str, make: Callable[[], bytes]) -> Path:
+        """A file that holds the object noted under `key`, which is made now where there is none."""
+        known = self.recall(key)
+        found = self.path(known) if known else None
+        if found is None:
+            sha = self.put(make())
+            self.remember(key, sha)
+            found = self.path(sha)
+        assert found is not None
+        return found
 
     def remember(self, key: str, text: str) -> None:
         """Notes `text` under `key`, replacing what was there."""

@@ -22,16 +22,12 @@ def runtime_library(name: str, compiler: CpuCompiler, slot: Slot, cache: ObjectC
     text = "".join([source, *(file.read_text() for file in sorted((RUNTIME / name).glob("*.h")))])
     parts = ("runtime", name, hashlib.sha256(text.encode()).hexdigest(), compiler.identity(), *FLAGS)
     key = "\n".join(parts)
-    known = cache.recall(key)
-    found = cache.path(known) if known else None
-    if found is None:
-        built = compiler.build(
-            slot, source, [*FLAGS, f"-I{RUNTIME}", f"-I{compiler.include}"], compiler.limits.compile_seconds
-        )
+
+    def make() -> bytes:
+        flags = [*FLAGS, f"-I{RUNTIME}", f"-I{compiler.include}"]
+        built = compiler.build(slot, source, flags, compiler.limits.compile_seconds)
         if isinstance(built, Failure):
             raise CompilerMissing(f"{' '.join(compiler.command)} cannot build {name}.cpp: {built.detail}")
-        sha = cache.put(built[0])
-        cache.remember(key, sha)
-        found = cache.path(sha)
-    assert found is not None
-    return found
+        return built[0]
+
+    return cache.made(key, make)

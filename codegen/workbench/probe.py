@@ -54,18 +54,15 @@ def probe_binary(device: Device, compiler: Compiler, cache: ObjectCache, seconds
     """The probe's binary, compiled once per cache. Raises CompilerMissing where even that fails."""
     source = SOURCES[device.target]
     key = "\n".join(("probe", compiler.identity(), source))
-    known = cache.recall(key)
-    found = cache.path(known) if known else None
-    if found is None:
+
+    def make() -> bytes:
         with compiler.slot() as slot:
             built = compiler.compile(slot, source, [ENTRY], seconds)
         if isinstance(built, Failure):
             raise CompilerMissing(f"the compiler cannot build a sum of two arrays: {built.detail}")
-        sha = cache.put(built[0])
-        cache.remember(key, sha)
-        found = cache.path(sha)
-    assert found is not None
-    return found.resolve()
+        return built[0]
+
+    return cache.made(key, make).resolve()
 
 
 def probe_job(device: Device, binary: Path, common: Mapping[str, Any]) -> dict[str, Any]:
