@@ -93,7 +93,7 @@ def code_length(program: Program, device: Device) -> float:
         times = 1 if device.target == "cpu" else min(program.vectors(key.lane), UNROLLED)
         for v in (*block.values, *block.updates):
             if v.op not in UNCOUNTED:
-                points = volume(program.unrolled & v.deps.union(v.bound) - set(key.dims))
+                points = volume(program.unrolled & v.ranges - set(key.dims)) if program.unrolled else 1
                 total += times * _registers(width, v, device) * points * op_length(v.op, v.dtype)
     return total
 

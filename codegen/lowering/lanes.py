@@ -33,7 +33,7 @@ def choose_lanes(writes: Sequence[Write], least: int = 1) -> list[Axis]:
     for w in writes:
         count(w.offset, w.itemsize, extra=1)  # among equals the output decides
     beside: dict[Axis, set[Axis]] = {}  # axes that something varies with, or runs over, together with this one
-    for together in {v.deps.union(v.bound) for v in values} | {frozenset(w.axes) for w in writes}:  # of few kinds
+    for together in {v.ranges for v in values} | {frozenset(w.axes) for w in writes}:  # of few kinds
         for a in together:
             beside.setdefault(a, set()).update(together)
     lanes: list[Axis] = []
@@ -57,8 +57,9 @@ def widen_short_lanes(writes: Sequence[Write], lanes: Sequence[Axis], width: int
     powers of two; an address per lane would cost more than wider vectors gain.
     """
     merged = list(writes)
-    bound = {a for v in cone(w.value for w in writes) for a in (*v.bound, *v.scanned)}
-    for lane in lanes:
+    short = [a for a in lanes if a.extent < width]
+    bound = {a for v in cone(w.value for w in writes) for a in (*v.bound, *v.scanned)} if short else set[Axis]()
+    for lane in short:
         if lane in bound:
             continue
         while lane.extent < width and lane.extent & (lane.extent - 1) == 0:
@@ -80,9 +81,11 @@ def join_rows(writes: Sequence[Write], width: int, axes: Axes, alignments: Mappi
     out[10 * i + j] = x[i], j < 10, vectors of 8  ->  out[k] = x[k / 10]: 5 stores of 2 elements become 1 of 8
     """
     best = list(writes)
-    for lane in choose_lanes(writes):
-        if lane.extent % width:
-            best = _with_own_lanes(best, lane, axes)
+    apart = [lane for lane in choose_lanes(writes) if lane.extent % width]
+    if not apart:
+        return best
+    for lane in apart:
+        best = _with_own_lanes(best, lane, axes)
     bound = {a for v in cone(w.value for w in best) for a in (*v.bound, *v.scanned)}
     for lane in choose_lanes(best):
         merged, run, least = best, lane, _cost(best, lane, width, alignments)

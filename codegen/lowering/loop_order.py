@@ -47,8 +47,10 @@ def _spread(values: Sequence[Value]) -> set[Value]:
     above: dict[Value, set[Value]] = {}
     found: set[Value] = set()
     for v in values:
-        above[v] = {a for a in v.args if a.op in REDUCES}.union(*(above[a] for a in v.args))
-        found |= {r for r in above[v] if v.deps.union(v.bound) - r.deps}
+        above[v] = {a for a in v.args if a.op in REDUCES}.union(*[above[a] for a in v.args])
+        if above[v]:
+            own = v.ranges
+            found.update(r for r in above[v] if not own <= r.deps)
     return found
 
 
@@ -69,25 +71,28 @@ def paths_of(
 ) -> dict[Value, Axes]:
     """Path of every value, the serial axes that it is computed inside: the longest prefix that the nests of all its
     users share, of axes that loops around it may run over (`_around`). threads: number of threads that share lanes."""
-    nests_of: dict[Value, list[Axes]] = {}
+    nests_of: dict[Value, dict[Axes, None]] = {}
     for write, nest in zip(writes, nests, strict=True):
-        nests_of.setdefault(write.value, []).append(nest)
+        nests_of.setdefault(write.value, {})[nest] = None
     paths: dict[Value, Axes] = {}
     for v in reversed(values):  # users first
         around = _around(v, order, widths, keep_bytes, threads)
         paths[v] = _shared(tuple(takewhile(lambda a, around=around: a in around, nest)) for nest in nests_of[v])
-        inside = paths[v] + tuple(a for a in order if a in v.bound)
+        bound = v.bound
+        inside = paths[v] + tuple([a for a in order if a in bound]) if bound else paths[v]
         for arg in v.args:
-            nests_of.setdefault(arg, []).append(inside)
+            nests_of.setdefault(arg, {})[inside] = None
     return paths
 
 
 def _around(v: Value, order: Sequence[Axis], widths: dict[Axis, int], keep_bytes: int, threads: int) -> Set[Axis]:
     """The axes that loops around a value may run over. A reduction stands outside the loops over axes that come later
     in the order than its own, with an accumulator for each of their points, if these take at most `keep_bytes`."""
-    first = min((order.index(a) for a in v.bound if a in order), default=len(order))
-    later = v.deps.intersection(order[first:])
-    own = v.deps.union(v.bound)
+    places = [order.index(a) for a in v.bound if a in order]
+    if not places:
+        return v.deps
+    later = v.deps.intersection(order[min(places) :])
+    own = v.ranges
     lanes = prod(-(-a.extent // threads) if a in v.deps else width for a, width in widths.items() if a in own)
     return v.deps - later if volume(later) * lanes * v.dtype.bytes <= keep_bytes else v.deps
 
@@ -111,8 +116,10 @@ def phases_of(values: Sequence[Value], paths: dict[Value, Axes]) -> dict[Value, 
 def phases_after(args: Sequence[Value], depth: int, paths: dict[Value, Axes], phases: dict[Value, Phases]) -> Phases:
     """The earliest phases, at depths up to `depth` of one path, at which all of `args` can be read."""
 
-    def at(d: int) -> int:
-        ready = [phases[a][d] + (a.op in REDUCES and len(paths[a]) == d) for a in args if len(paths[a]) >= d]
-        return max(ready, default=0)
-
-    return tuple(map(at, range(depth + 1)))
+    found = [0] * (depth + 1)
+    for a in args:
+        own, end = phases[a], len(paths[a])
+        for d in range(min(depth, end) + 1):
+            ready = own[d] + (d == end and a.op in REDUCES)
+            found[d] = max(found[d], ready)
+    return tuple(found)

@@ -88,17 +88,19 @@ def _again(values: Sequence[Value], lanes: set[Axis], dear: float) -> set[Value]
     all lanes."""
     cost: dict[Value, float] = {}
     gathered: set[Value] = set()
+    again: set[Value] = set()
     for v in values:
-        if (v.op == "load" and any(lanes & i.deps for i in v.offset.fetched)) or (v.is_cheap and gathered & {*v.args}):
+        is_cheap, along = v.is_cheap, not lanes.isdisjoint(v.deps)
+        if (v.op == "load" and any(lanes & i.deps for i in v.offset.fetched)) or (
+            is_cheap and gathered and not gathered.isdisjoint(v.args)
+        ):
             gathered.add(v)
         own = GATHER_COST if v in gathered else OPS[v.op].cost if v.op in OPS else 1.0
-        at_hand = v.op == "const" or v.op in REDUCES or not lanes & v.deps
-        cost[v] = 0.0 if at_hand else own + sum(cost[a] for a in v.args)
-    return {
-        v
-        for v in values
-        if (v.is_cheap and v not in gathered) or (lanes & v.deps and v.op not in REDUCES and cost[v] <= dear)
-    }
+        at_hand = v.op == "const" or v.op in REDUCES or not along
+        cost[v] = 0.0 if at_hand else own + sum([cost[a] for a in v.args])
+        if (is_cheap and v not in gathered) or (along and v.op not in REDUCES and cost[v] <= dear):
+            again.add(v)
+    return again
 
 
 def _check_repeated(program: Program) -> None:
@@ -107,8 +109,10 @@ def _check_repeated(program: Program) -> None:
     if program.threads > 1 and not any(program.is_shared(path) for path in program.prefixes() if len(path) == 1):
         return
     for v, reduction in program.reductions.items():
-        count = max(volume(u.deps.union(u.bound)) for u in cone([v]))
-        if not reduction.home.path and count > MAX_REPEATED:
+        if reduction.home.path:
+            continue
+        count = max(volume(u.ranges) for u in cone([v]))
+        if count > MAX_REPEATED:
             raise PlaceError(f"a reduction over {count} elements is outside every loop that tasks could share")
 
 
@@ -133,15 +137,28 @@ class _Placer:
     ) -> None:
         self.program, self.paths, self.phases, self.keep_bytes = program, paths, phases, keep_bytes
         self.again, self.within = again, within
+        self._homes: dict[Value, tuple[Key, Key]] = {}
+        self._loops: dict[tuple[Axis, int], Loop] = {}  # one of each, so that paths compare by identity
 
     # ---- places
-    def home(self, v: Value) -> Key:
-        """The key at which a value is computed once for all its users; for a reduction, the key of its result."""
-        key = self.key(self.paths[v], self.phases[v])
-        return Key(key.path, key.phase, self.lane(v.deps), self.dims(v))
+    def home(self, v: Value) -> tuple[Key, Key]:
+        """The key at which a value is computed once for all its users, for a reduction the key of its result; and that
+        key without the unrolled axes."""
+        if v not in self._homes:
+            key, dims = self.key(self.paths[v], self.phases[v]), self.dims(v)
+            home = Key(key.path, key.phase, self.lane(v.deps), dims)
+            looped = self.looped(dims)
+            self._homes[v] = home, home if looped == dims else replace(home, dims=looped)
+        return self._homes[v]
 
     def key(self, axes: Axes, phases: Phases) -> Key:
-        return Key(tuple(map(Loop, axes, phases)), phases[-1])
+        return Key(tuple([self.loop(*pair) for pair in zip(axes, phases, strict=False)]), phases[-1])
+
+    def loop(self, axis: Axis, phase: int) -> Loop:
+        key = axis, phase
+        if key not in self._loops:
+            self._loops[key] = Loop(axis, phase)
+        return self._loops[key]
 
     def inside(self, args: Sequence[Value], axes: Axes) -> Key:
         """The first place inside the loops over `axes` at which all of `args` can be read."""
@@ -151,14 +168,18 @@ class _Placer:
         return next((a for a in self.program.widths if a in deps), None)
 
     def dims(self, v: Value) -> Axes:
-        return tuple(a for a in self.program.order if a in v.deps and a not in self.paths[v])
+        path, deps = self.paths[v], v.deps
+        return tuple([a for a in self.program.order if a in deps and a not in path])
 
     def looped(self, axes: Iterable[Axis]) -> Axes:
         """The given axes without the unrolled ones."""
         return tuple(a for a in axes if a not in self.program.unrolled)
 
     def block(self, key: Key) -> Block:
-        return self.program.blocks.setdefault(key, Block())
+        block = self.program.blocks.get(key)
+        if block is None:
+            block = self.program.blocks[key] = Block()
+        return block
 
     # ---- writes and what they need
     def write(self, w: Write, nest: Axes) -> None:
@@ -176,7 +197,7 @@ class _Placer:
             v, at = stack.pop()
             if v.op == "const":
                 continue
-            home = self.home(v)
+            home, looped = self.home(v)
             if v.op in REDUCES:
                 self.keep(v, home, at)
                 if v not in self.program.reductions:
@@ -184,21 +205,22 @@ class _Placer:
                     stack += ((a, site) for a in v.args)
                 continue
             key = at if (v in self.again and at.lane) or not self.fits(v, home, at) else home
-            if replace(home, dims=self.looped(home.dims)) == at:
+            if key is not at and looped == at:
                 key = at
             if v.op == "scan":
                 self.check_carry(v, key)
             if key != at:
                 self.keep(v, key, at)
-            if v not in self.block(key).values:
-                self.block(key).values[v] = None
+            values = self.block(key).values
+            if v not in values:
+                values[v] = None
                 stack += ((a, key) for a in v.args)
 
     def reduce(self, v: Value, home: Key) -> Key:
         """Places the updates of a reduction and returns their key. Raises PlaceError for too large accumulators."""
         inside = tuple(a for a in self.program.order if a in v.bound and a not in self.within)
         place = self.inside(v.args, self.paths[v] + inside)
-        lane = self.lane(v.deps.union(v.bound))  # of its operands, or one that they repeat along
+        lane = self.lane(v.ranges)  # of its operands, or one that they repeat along
         site = Key(place.path, place.phase, lane, self.looped(home.dims))
         self.program.reductions[v] = PlacedReduction(home, site)
         self.block(site).updates.append(v)
@@ -242,4 +264,6 @@ class _Placer:
 
 def _common(path: Path, other: Path) -> Path:
     """The loops that two places have in common."""
+    if path == other:
+        return path
     return tuple(a for a, _ in takewhile(lambda pair: pair[0] == pair[1], zip(path, other, strict=False)))

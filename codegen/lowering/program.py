@@ -1,6 +1,7 @@
 """A loop program: values, reductions and writes placed in one tree of loops, for emitters and goldens to print."""
 
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from codegen.lowering.index import Axis
 from codegen.lowering.value import Value
@@ -33,6 +34,14 @@ class Key:
     phase: int = 0
     lane: Axis | None = None
     dims: tuple[Axis, ...] = ()
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.path, self.phase, self.lane, self.dims))
+
+    def __hash__(self) -> int:
+        """The hash, computed once: blocks are looked up by key for every value that is placed."""
+        return self._hash
 
 
 @dataclass
@@ -263,7 +272,7 @@ class Program:
         if key.lane:
             head.append(f"lanes {self._range(key.lane)} by {self.widths[key.lane]}")
         block = self.blocks[key]
-        own = set[Axis]().union(*(v.deps.union(v.bound) for v in (*block.values, *block.updates))) - set(key.dims)
+        own = set[Axis]().union(*(v.ranges for v in (*block.values, *block.updates))) - set(key.dims)
         head += [f"unrolled {a} < {a.extent}" for a in sorted(self.unrolled & own, key=lambda a: a.uid)]
         lines.append(f"{indent}{', '.join(head) or 'once'}:")
         for v in block.ordered():

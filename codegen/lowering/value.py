@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 
 from codegen.lowering.index import Affine, Axis
 from fusion_ir.core.scalar import Scalar
@@ -51,6 +52,11 @@ class Value:
     def bound(self) -> tuple[Axis, ...]:
         """The axes that a reduction runs over; none for other values."""
         return tuple(a for a in self.attr if isinstance(a, Axis)) if self.op in REDUCES else ()
+
+    @property
+    def ranges(self) -> frozenset[Axis]:
+        """The axes that it varies with, and those that a reduction runs over."""
+        return self.deps.union(self.bound) if self.op in REDUCES else self.deps
 
     @property
     def scanned(self) -> tuple[Axis, ...]:
@@ -185,7 +191,7 @@ def cone(roots: Iterable[Value]) -> list[Value]:
         if v not in found:
             found[v] = None
             stack.extend(v.args)
-    return sorted(found, key=lambda v: v.uid)
+    return sorted(found, key=attrgetter("uid"))
 
 
 def rewrite_offsets(

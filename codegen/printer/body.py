@@ -172,7 +172,7 @@ class Printer:
         """Prints values, updates and writes of one block. count: lanes of the masked last vector; None: all of them."""
         self.definitions.declare(values, key, count)
         for v in block.updates:
-            for _ in self.unrolled.points(v.deps.union(v.bound), key):
+            for _ in self.unrolled.points(v.ranges, key):
                 self.arrays.update(v, key, count)
         for w, repeats in block.writes:
             shared = self.program.is_shared(key.path[:1]) if key.path else depth > 0
