@@ -1,8 +1,11 @@
 """Sets of small numbers as bits of an int."""
 
+from functools import lru_cache
 
-def bits(mask: int) -> list[int]:
-    """Positions of the bits that are set, lowest first."""
+
+@lru_cache(maxsize=1 << 14)
+def bits(mask: int) -> tuple[int, ...]:
+    """Positions of the bits that are set, lowest first. Cached: a search asks about each set a dozen times."""
     found: list[int] = []
     position = -1
     while mask:
@@ -10,7 +13,7 @@ def bits(mask: int) -> list[int]:
         position += step
         mask >>= step
         found.append(position)
-    return found
+    return tuple(found)
 
 
 def lowest(mask: int) -> int:

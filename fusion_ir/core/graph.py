@@ -22,6 +22,10 @@ class InputSpec:
     alignment_bytes: int = 16
     constant: str | None = None
 
+    def __hash__(self) -> int:
+        """A hash of few fields, which tell most inputs of a graph apart: those of extents take longer than all else."""
+        return hash((self.strides, self.dtype, self.constant))
+
     @property
     def sizes(self) -> tuple[int, ...]:
         return sizes(self.shape)

@@ -31,6 +31,8 @@ class OptimisticCost:
         self._read_bytes: list[dict[int, int]] = []  # by atom, of each tensor
         self._whole: list[int] = []  # by atom, the tensors that it needs all of
         self._products: dict[int, tuple[str, float]] = {}  # by atom
+        self._bytes = [node.bytes for node in atoms.nodes]
+        self._elements = [node.elements for node in atoms.nodes]
         self._known: dict[SegmentMask, LeastTraffic] = {}
         self._contractions = sum(1 << a for a, node in enumerate(atoms.nodes) if node.op == "contract")
         for a in range(len(atoms)):
@@ -46,15 +48,17 @@ class OptimisticCost:
 
     def traffic(self, piece: SegmentMask) -> LeastTraffic:
         """Lower bound on the traffic of a segment."""
-        if piece not in self._known:
-            self._known[piece] = self._traffic(piece)
-        return self._known[piece]
+        known = self._known.get(piece)
+        if known is None:
+            known = self._known[piece] = self._traffic(piece)
+        return known
 
     def _traffic(self, piece: SegmentMask) -> LeastTraffic:
         atoms = self._atoms
         producer = {atoms.stands[a]: a for a in bits(piece.members)}
         read: dict[int, int] = {}
-        whole, stack = piece.writes, bits(piece.writes)
+        written = bits(piece.writes)
+        whole, stack = piece.writes, [*written]
         while stack:
             a = producer[stack.pop()]
             for t, read_bytes in self._read_bytes[a].items():
@@ -63,22 +67,22 @@ class OptimisticCost:
                 elif self._whole[a] >> t & 1 and not whole >> t & 1:
                     whole |= 1 << t
                     stack.append(t)
-        bytes_ = sum(read.values()) + sum(atoms.nodes[t].bytes for t in bits(piece.writes))
+        bytes_ = sum(read.values()) + sum([self._bytes[t] for t in written])
+        elements = max([self._elements[t] for t in written], default=0)
+        if not piece.members & self._contractions:
+            return LeastTraffic(bytes_, (), elements)
         products: dict[tuple[str, int], float] = {}
         for t in bits(whole):
             if (a := producer[t]) in self._products:
                 dtype, made = self._products[a]
                 key = dtype, atoms.reads[a]
                 products[key] = max(made, products.get(key, 0.0))
-        elements = max((atoms.nodes[t].elements for t in bits(piece.writes)), default=0)
         made_products = tuple((dtype, made) for (dtype, _), made in products.items())
         return LeastTraffic(bytes_, made_products, elements, self._refusing(piece, producer))
 
     def _refusing(self, piece: SegmentMask, producer: Mapping[int, int]) -> frozenset[str]:
-        """Families that are sure to refuse a segment, as far as its contractions and ops say."""
+        """Families that are sure to refuse a segment with contractions, as far as these and its ops say."""
         contractions = bits(piece.members & self._contractions)
-        if not contractions:
-            return frozenset()
         nodes = self._atoms.nodes
         ops = frozenset([nodes[a].op for a in bits(piece.members)])
         read = (producer[t] for t in bits(self._atoms.reads[contractions[0]]) if t in producer)

@@ -166,7 +166,7 @@ class CoverOracle:
     def _costs(self, unknown: Estimate, without: Collection[Candidate]) -> dict[SegmentMask, float]:
         """Costs of pieces but `without` (us): lower bounds, refined for those that were looked at or tried by now."""
         vaguely = self._vaguely(unknown)
-        for piece in self.usable.keys() - vaguely.keys():
+        for piece in self.usable.keys() - vaguely.keys() if len(vaguely) < len(self.usable) else ():
             vaguely[piece] = self.usable[piece].weight * unknown.least_us(self.least.traffic(piece))
         costs = vaguely.copy()
         opened = {c.families.piece for c in self.ledger.logs.opened}

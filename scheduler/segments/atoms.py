@@ -29,6 +29,7 @@ from scheduler.segments.hypergraph import Hypergraph
 from scheduler.segments.segment_mask import SegmentMask
 
 SUMS = (OpKind.CONTRACT, OpKind.REDUCTION, OpKind.SCAN)
+LIGHT = (OpKind.VIEW, OpKind.POINTWISE)
 COPIES = ("cat", "pad")  # views that are no strides over one tensor
 
 
@@ -97,6 +98,17 @@ class Atoms:
         """Atoms that sum up, by kind."""
         kinds = {a: kind_of(node) for a, node in enumerate(self.nodes)}
         return {kind: sum(1 << a for a, own in kinds.items() if own is kind) for kind in SUMS}
+
+    @cached_property
+    def light(self) -> int:
+        """Atoms whose tensors are cheap to compute again: views, and pointwise ops."""
+        return sum(1 << a for a, node in enumerate(self.nodes) if kind_of(node) in LIGHT)
+
+    @cached_property
+    def read_once(self) -> int:
+        """Tensors of one producer that one atom reads."""
+        several = enumerate(zip(self.succs, self.hypergraph.producers, strict=True))
+        return sum(1 << t for t, (readers, made_by) in several if readers.bit_count() == 1 == len(made_by))
 
     @cached_property
     def constants(self) -> int:

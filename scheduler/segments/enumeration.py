@@ -9,7 +9,6 @@ Four sources, the first always complete, the others capped (`CandidateSettings`)
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import combinations
 
 import rustworkx as rx
@@ -52,7 +51,7 @@ class Candidate:
     def segment(self) -> Segment:
         return self.families.segment
 
-    @cached_property
+    @property
     def is_prologue(self) -> bool:
         """Whether a plan runs it once for each version of the graph's constants."""
         return self.families.atoms.is_constant(self.families.piece.members)
@@ -62,11 +61,13 @@ class Candidate:
         """Factor of the segment's time in the cost of a cover: `PROLOGUE_WEIGHT` for a prologue, else 1."""
         return PROLOGUE_WEIGHT if self.is_prologue else 1.0
 
-    @cached_property
+    @property
     def keeps_a_prologue_out(self) -> bool:
         """Whether it writes, at every run, a tensor that depends on constants alone: a prologue would do so once."""
-        members, writes = self.families.piece
         constant = self.families.atoms.constants
+        if not constant:
+            return False
+        members, writes = self.families.piece
         return bool(writes & constant) and bool(members & ~constant)
 
 

@@ -11,12 +11,10 @@ An exponential that is summed and then divided by its sum is written by no segme
 
 from collections.abc import Iterator
 
-from fusion_ir.ops import OpKind, kind_of
 from scheduler.bitset import bits
 from scheduler.segments.atoms import Atoms
 from scheduler.segments.segment_mask import SegmentMask
 
-LIGHT = frozenset({OpKind.VIEW, OpKind.POINTWISE})
 DEEPEST = 3  # tensors computed again, one behind the other
 
 
@@ -42,7 +40,7 @@ def pieces_of(atoms: Atoms, members: int) -> tuple[SegmentMask, ...]:
 def _idle(atoms: Atoms, members: int, tensors: int) -> int:
     """Atoms of the graph as given whose results nobody needs where these members produce these tensors."""
     idle = 0
-    stack = bits(tensors & ~members)  # the tensors' own producers
+    stack = [*bits(tensors & ~members)]  # the tensors' own producers
     while stack:
         a = stack.pop()
         if idle >> a & 1:
@@ -70,11 +68,11 @@ def _with_one_more(atoms: Atoms, piece: SegmentMask) -> Iterator[tuple[int, Segm
     """Segments with one light tensor more computed in them, each behind the bytes saved if all readers of that tensor
     computed it: it is written no more, and each reader reads its operands instead."""
     reads = atoms.reads_of(piece.members)
-    for t in bits(reads & atoms.all):
-        readers, producers = atoms.succs[t].bit_count(), atoms.hypergraph.producers[t]
-        if readers == 1 and len(producers) == 1:
-            continue  # its reader computes it alone, in a segment like others
-        for a in (a for a in producers if is_light(atoms, a)):
+    for t in bits(reads & atoms.all & ~atoms.read_once):  # of others, the reader computes it alone, as in others
+        readers = atoms.succs[t].bit_count()
+        for a in atoms.hypergraph.producers[t]:
+            if not is_light(atoms, a):
+                continue
             more_bytes = sum(atoms.tensors[r].bytes for r in bits(atoms.reads[a] & ~reads))
             saved_bytes = atoms.nodes[t].bytes * (1 + readers) - more_bytes * readers
             larger = SegmentMask(piece.members | 1 << a, piece.writes)
@@ -85,7 +83,7 @@ def _with_one_more(atoms: Atoms, piece: SegmentMask) -> Iterator[tuple[int, Segm
 def writing_less(atoms: Atoms, piece: SegmentMask, writes: int) -> SegmentMask:
     """The segment that writes only `writes`, without the atoms that only its other outputs needed."""
     producer = {atoms.stands[a]: a for a in bits(piece.members)}
-    members, stack = 0, bits(writes)
+    members, stack = 0, [*bits(writes)]
     while stack:
         a = producer[stack.pop()]
         if not members >> a & 1:
@@ -96,4 +94,4 @@ def writing_less(atoms: Atoms, piece: SegmentMask, writes: int) -> SegmentMask:
 
 def is_light(atoms: Atoms, atom: int) -> bool:
     """Whether the atom's tensor is cheap to compute again: a view, or pointwise."""
-    return kind_of(atoms.nodes[atom]) in LIGHT
+    return bool(atoms.light >> atom & 1)

@@ -62,11 +62,12 @@ def extract(atoms: Atoms, piece: SegmentMask) -> Segment:
     boundary, stands_for = atoms.boundary, atoms.alternatives.stands_for
     read, written = tuple(bits(atoms.reads_of(piece.members))), tuple(bits(piece.writes))
     reads, writes = tuple([atoms.tensors[t] for t in read]), tuple([atoms.nodes[t] for t in written])
-    made_by = {stands_for.get(n, n): n for n in (atoms.nodes[a] for a in bits(piece.members & ~atoms.givens))}
+    added = bits(piece.members & ~atoms.givens)
+    made_by = {stands_for.get(n, n): n for n in (atoms.nodes[a] for a in added)} if added else {}
     rebuilt = {atoms.tensors[t]: boundary.input(position, t) for position, t in enumerate(read)}
     cone = _cone(atoms, writes, set(reads), made_by)
     for node in cone:
-        args = tuple([rebuilt[stands_for.get(a, a)] for a in node.args])
+        args = tuple([rebuilt[stands_for.get(a, a)] for a in node.args] if stands_for else [rebuilt[a] for a in node.args])
         rebuilt[stands_for.get(node, node)] = boundary.over(node, args)
     inputs = tuple([boundary.specs[t] for t in read])
     outputs = tuple([OutputSpec(rebuilt[n], boundary.specs[t].strides) for n, t in zip(writes, written, strict=True)])
