@@ -7,6 +7,7 @@ is no kernel. A segment whose ops are more code for one element than `too_much` 
 """
 
 from collections.abc import Iterable, Iterator
+from functools import cache, lru_cache
 
 from codegen.kernel import EmitError, Reject
 from codegen.lowering.index import volume
@@ -66,6 +67,7 @@ def halved(most: int, least: int = 1) -> Iterator[int]:
         yield most
 
 
+@lru_cache(maxsize=256)
 def too_much(segment: Graph, most: float = MOST_OF_ELEMENT) -> Reject | None:
     """Why no schedule makes the code of a segment short: for one element its ops, each of them once, are more code than
     `most` f32 additions. None where they are not."""
@@ -75,6 +77,7 @@ def too_much(segment: Graph, most: float = MOST_OF_ELEMENT) -> Reject | None:
     return Reject(f"{len(segment.nodes)} nodes, as much code as {length:.0f} additions (at most {most:.0f})")
 
 
+@cache
 def op_length(op: str, dtype: DType) -> float:
     """Code length of an op on one register or element, in f32 additions."""
     if op in DIVISIONS and not dtype.is_float:

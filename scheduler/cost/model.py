@@ -3,7 +3,7 @@ a device's ceilings, the launches of first kernels, and times of other segments.
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 
 from codegen.families.contraction_limits import REFUSING
@@ -47,8 +47,15 @@ class _Least:
 
     predictor: "CostModel"
     scales: tuple[tuple[str, float], ...]
+    _known: dict[LeastTraffic, float] = field(default_factory=dict[LeastTraffic, float], compare=False, repr=False)
 
     def __call__(self, least: LeastTraffic) -> float:
+        known = self._known.get(least)
+        if known is None:  # segments of layers that are alike have equal traffic
+            known = self._known[least] = self._of(least)
+        return known
+
+    def _of(self, least: LeastTraffic) -> float:
         among = self.scales if least.products else self._moving
         takers = [entry for entry in among if entry[0] not in least.refusing] or among
         return min([scale * self.predictor.least_us(least, name) for name, scale in takers])
@@ -86,6 +93,7 @@ class CostModel:
         self.guesses = GuardedPredictions()
         self._traffic: dict[Graph, Traffic] = {}  # equal for equal segments of different layers
         self._predicted: dict[tuple[Candidate, str], float] = {}  # by family, not corrected
+        self._hopes: dict[Graph, list[tuple[float, str]]] = {}  # see `_hoped`
         self._best_us: dict[Candidate, float] = {}
         self._seeming_us: dict[Candidate, float] = {}
         self._closely: set[Candidate] = set()  # predicted by their kernels
@@ -138,14 +146,21 @@ class CostModel:
         return self._seeming_us[candidate]
 
     def _best(self, candidate: Candidate, is_taken_by: Callable[[str], bool]) -> float:
-        traffic, best_us = self.traffic(candidate), math.inf
-        hoped = ((self._scale(name) * self._hoped_us(traffic, name), name) for name in self.families)
-        for us, name in sorted(hoped):
+        best_us = math.inf
+        for us, name in self._hoped(candidate):
             if us >= best_us:
                 break
             if is_taken_by(name):
                 best_us = min(best_us, self.predicted_by(candidate, name))
         return best_us
+
+    def _hoped(self, candidate: Candidate) -> list[tuple[float, str]]:
+        """Families by the least that is predicted of them, corrected by what was measured, the fastest first."""
+        graph = candidate.segment.graph
+        if graph not in self._hopes:
+            traffic = self.traffic(candidate)
+            self._hopes[graph] = sorted((self._scale(f) * self._hoped_us(traffic, f), f) for f in self.families)
+        return self._hopes[graph]
 
     def fastest(self, candidate: Candidate) -> str:
         """The accepting family of the least `uncorrected_us`, of equals the first; the one that shares nothing only
@@ -273,6 +288,7 @@ class CostModel:
         ratio = time_us / self.uncorrected_us(candidate, family)
         self._ratios.setdefault(family, []).append(ratio)
         self._scales[family] = median(self._ratios[family])
+        self._hopes.clear()
         self._best_us.clear()
         self._seeming_us.clear()
 

@@ -15,6 +15,7 @@ may be one product. Families that are sure to refuse the segment are left out of
 from collections.abc import Mapping
 
 from codegen.families.contraction_limits import refusing
+from fusion_ir.core.graph import Graph
 from fusion_ir.ops.value_preserving import is_free
 from scheduler.bitset import bits
 from scheduler.cost.traffic import LeastTraffic, least_reads, traffic_of
@@ -35,10 +36,11 @@ class OptimisticCost:
         self._elements = [node.elements for node in atoms.nodes]
         self._known: dict[SegmentMask, LeastTraffic] = {}
         self._contractions = sum(1 << a for a, node in enumerate(atoms.nodes) if node.op == "contract")
+        reads: dict[Graph, list[tuple[int, bool]]] = {}  # equal for equal atoms of different layers
         for a in range(len(atoms)):
             graph = extract(atoms, SegmentMask(1 << a, 1 << atoms.stands[a])).graph
             tensors = bits(atoms.reads[a])
-            needed = least_reads(graph)
+            needed = reads[graph] = reads[graph] if graph in reads else least_reads(graph)
             self._read_bytes.append({t: read_bytes for t, (read_bytes, _) in zip(tensors, needed, strict=True)})
             self._whole.append(sum(1 << t for t, (_, is_whole) in zip(tensors, needed, strict=True) if is_whole))
             if atoms.nodes[a].op == "contract":

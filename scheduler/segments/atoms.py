@@ -165,10 +165,12 @@ class Atoms:
         the graph, and tensors that other atoms read."""
         known = self._writes_of.get(members)
         if known is None:
-            made = self.hypergraph.made(members)
-            known = self._writes_of[members] = made & self.outputs | sum(
-                [1 << t for t in bits(made & ~self.outputs) if self.succs[t] & ~members]
-            )
+            made, others = self.hypergraph.made(members), self.all & ~members
+            known = made & self.outputs
+            for t in bits(made & ~self.outputs):
+                if self.succs[t] & others:
+                    known |= 1 << t
+            self._writes_of[members] = known
         return known
 
     @cached_property

@@ -69,8 +69,9 @@ class Hypergraph:
     def made(self, members: int) -> int:
         """Tensors that these atoms compute."""
         made = members & ~self._alternatives
-        for a in bits(members & self._alternatives):
-            made |= 1 << self.stands[a]
+        if made != members:
+            for a in bits(members & self._alternatives):
+                made |= 1 << self.stands[a]
         return made
 
     def read(self, members: int) -> int:

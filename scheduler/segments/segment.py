@@ -67,7 +67,9 @@ def extract(atoms: Atoms, piece: SegmentMask) -> Segment:
     rebuilt = {atoms.tensors[t]: boundary.input(position, t) for position, t in enumerate(read)}
     cone = _cone(atoms, writes, set(reads), made_by)
     for node in cone:
-        args = tuple([rebuilt[stands_for.get(a, a)] for a in node.args] if stands_for else [rebuilt[a] for a in node.args])
+        args = tuple(
+            [rebuilt[stands_for.get(a, a)] for a in node.args] if stands_for else [rebuilt[a] for a in node.args]
+        )
         rebuilt[stands_for.get(node, node)] = boundary.over(node, args)
     inputs = tuple([boundary.specs[t] for t in read])
     outputs = tuple([OutputSpec(rebuilt[n], boundary.specs[t].strides) for n, t in zip(writes, written, strict=True)])
