@@ -31,6 +31,8 @@ class GraphQueries:
     def is_constant(self, node: Node) -> bool:
         """Whether a node, of the graph or made by a rule, depends on constants alone: a prologue computes it, once per
         version of these."""
+        if (known := self._constant.get(node)) is not None:
+            return known
         for n in _unknown(node, self._constant):
             own = n.op != "input" or any(name == "constant" and value is not None for name, value in n.attrs)
             self._constant[n] = own and all(self._constant[a] for a in n.args)
