@@ -7,8 +7,10 @@ from scheduler.rewrites.rule import Rule
 
 
 def _idle_view(node: Node) -> Node | None:
+    if len(node.args) != 1 or node.sizes != node.args[0].sizes:  # most nodes: these are asked for no axis map
+        return None
     axis_maps = axis_maps_of(node)
-    if len(axis_maps) != 1 or node.sizes != node.args[0].sizes:
+    if len(axis_maps) != 1:
         return None
     own = (s is not None and (s.step == 0 or s == AxisSource(axis)) for axis, s in enumerate(axis_maps[0]))
     return node.args[0] if all(own) else None
