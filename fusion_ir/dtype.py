@@ -1,5 +1,6 @@
 """Element types: storage, arithmetic and accumulation of each."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -31,6 +32,10 @@ class DType:
 
     def __repr__(self) -> str:
         return self.name
+
+    def __reduce__(self) -> tuple[Callable[[str], "DType"], tuple[str]]:
+        """Copies, and what another process unpickles, are the row of DTYPES itself."""
+        return _named, (self.name,)
 
     @property
     def is_float(self) -> bool:
@@ -81,6 +86,10 @@ f64, f32, f16, bf16 = (DTYPES[n] for n in ("f64", "f32", "f16", "bf16"))
 f8e4m3, f8e5m2 = DTYPES["f8e4m3"], DTYPES["f8e5m2"]
 i8, i16, i32, i64, u8 = (DTYPES[n] for n in ("i8", "i16", "i32", "i64", "u8"))
 bool_ = DTYPES["bool"]
+
+
+def _named(name: str) -> DType:
+    return DTYPES[name]
 
 
 def compute_dtype(dtype: DType) -> DType:
