@@ -25,7 +25,7 @@ from fusion_ir.records import Status
 from tests.support.candidates import assert_right, check_all, kernels_of, row_with_fault, run_kernel
 from tests.support.devices import CUDA_DEVICE
 from tests.support.products import dense_graph, einsum_graph, spec, spread_product
-from tests.support.whole import in_turn, some
+from tests.support.whole import in_turn, one_part
 
 ATEN = FAMILIES["aten"]
 BLOCK_M, BLOCK_N, BLOCK_K = 384, 384, 256  # gemm_cpu.h
@@ -50,7 +50,7 @@ def test_every_layout(bench: Workbench) -> None:
             if ATEN.accepts(graph, bench.device) is None:
                 cases.append((f"{a},{b}->{out}", graph))
     assert len(cases) == 8 + 4**3
-    assert_right(in_turn(cases, 5), "aten", bench, most=2)
+    assert_right(one_part(cases, 2, "every layout"), "aten", bench, most=2)
 
 
 def shapes() -> Iterator[tuple[str, Graph]]:
@@ -75,7 +75,7 @@ def shapes() -> Iterator[tuple[str, Graph]]:
 def test_shapes_and_every_cutting(bench: Workbench) -> None:
     cases = [(name, graph, kernels_of(graph, "aten", bench)) for name, graph in shapes()]
     assert max(len(kernels) for _, _, kernels in cases) >= 4
-    wrong = check_all(in_turn(cases, 2, "cuttings"), bench)
+    wrong = check_all(one_part(cases, 1, "cuttings"), bench)
     assert not wrong, "\n".join(wrong)
 
 
@@ -87,7 +87,7 @@ def test_every_layout_of_narrow_operands(bench: Workbench) -> None:
             graph = einsum_graph(a, b, out, SIZES, dtype)
             cases.append((f"{a},{b}->{out} {dtype}", graph))
     assert len(cases) == 2 * 8
-    assert_right(in_turn(cases, 3, "layouts"), "aten", bench, most=2)
+    assert_right(one_part(cases, 2, "layouts"), "aten", bench, most=2)
 
 
 def narrow() -> Iterator[tuple[str, Graph]]:
@@ -118,7 +118,7 @@ def narrow() -> Iterator[tuple[str, Graph]]:
 
 @pytest.mark.soak
 def test_narrow_operands_block_by_block(bench: Workbench) -> None:
-    assert_right(in_turn(narrow(), 2, "narrow"), "aten", bench, most=2)
+    assert_right(one_part(narrow(), 1, "narrow"), "aten", bench, most=2)
 
 
 def cast_first(stored: tuple[DType, DType], dtype: DType, sizes: Sequence[Sequence[int]], out: DType) -> Graph:
@@ -144,7 +144,7 @@ def test_our_own_products_of_every_size(bench: Workbench, dtype: DType) -> None:
             kernel = ATEN.emit(graph, f"aten{{library={PACKED},rows=1,columns=1}}", bench.device)
             cases.append((f"{a},{b} {sizes}", graph, [kernel]))
     assert len(cases) == 4 * len(rows)
-    wrong = check_all(some(cases, 8, f"sizes {dtype}"), bench)
+    wrong = check_all(one_part(cases, 4, f"sizes {dtype}"), bench)
     assert not wrong, "\n".join(wrong)
 
 
@@ -165,7 +165,7 @@ def test_operands_that_are_cast_first(bench: Workbench) -> None:
     graph = dense_graph(turned, lambda x, w: build.matmul(build.cast(x, f64), build.cast(w, f64)))
     cases.append(("turned", graph, 100))
     assert len(cases) > 40
-    drawn = in_turn(cases, 3, "casts")
+    drawn = one_part(cases, 2, "casts")
     wrong = check_all(
         [(name, graph, kernels_of(graph, "aten", bench, most=most)) for name, graph, most in drawn], bench
     )
@@ -201,7 +201,7 @@ def test_operands_in_any_order(bench: Workbench, stored: DType, dtype: DType, ou
         if len(cases) == 8:
             break
     assert len(cases) == 8
-    wrong = check_all(in_turn(cases, 3, f"{stored} {dtype} {out}"), bench)
+    wrong = check_all(one_part(cases, 2, f"{stored} {dtype} {out}"), bench)
     assert not wrong, "\n".join(wrong)
 
 
@@ -227,7 +227,7 @@ def test_elements_a_step_apart_up_to_the_last_of_a_tensor(bench: Workbench, dtyp
             )
             cases.append((f"{m} {k} {n} {a_turned} {b_turned}", graph, kernels_of(graph, "aten", bench, most=1)))
     assert all("packed::spread" in kernel.source for _, _, kernels in cases for kernel in kernels)
-    wrong = check_all(in_turn(cases, 2, f"{dtype} {step}"), bench)
+    wrong = check_all(one_part(cases, 2, f"{dtype} {step}"), bench)
     assert not wrong, "\n".join(wrong)
 
 
@@ -260,7 +260,7 @@ def test_whole_numbers_in_every_layout(bench: Workbench) -> None:
         cases.append((f"{a} to {out}", graph))
     several = einsum_graph("htd", "hdn", "tn", {"t": 45, "h": 4, "d": 64, "n": 96}, i32)
     made = [
-        (name, graph, kernels_of(graph, "aten", bench, most=1)) for name, graph in in_turn(cases, 4, "whole numbers")
+        (name, graph, kernels_of(graph, "aten", bench, most=1)) for name, graph in one_part(cases, 2, "whole numbers")
     ]
     wrong = check_all([*made, ("sum over two axes", several, kernels_of(several, "aten", bench))], bench)
     assert not wrong, "\n".join(wrong)
@@ -284,7 +284,7 @@ def test_whole_numbers_wrap_as_their_accumulator_does(bench: Workbench, dtype: D
 @pytest.mark.soak
 def test_a_wrong_product_of_whole_numbers_is_found_out(bench: Workbench) -> None:
     graph = dense_graph([(37, 41), (41, 53)], build.matmul, i32)
-    for pattern, instead in in_turn(FAULTS, 2, "whole numbers"):
+    for pattern, instead in in_turn(FAULTS, 1, "whole numbers"):
         kernel = ATEN.emit(graph, "aten{library=packed,rows=1,columns=1}", bench.device)
         row = row_with_fault(graph, kernel, pattern, instead, bench)
         assert row.status in (Status.wrong_result, Status.crashed), row

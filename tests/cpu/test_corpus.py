@@ -54,6 +54,7 @@ def test_small_sizes_are_odd_and_even(case: Case) -> None:
 
 @each_case
 @each_dtype
+@pytest.mark.sweep(0.3)
 def test_graph_builds_and_is_finite(case: Case, dtype: str) -> None:
     for sizes in case.small:
         instance = case.instance(dtype, sizes)
@@ -64,7 +65,7 @@ def test_graph_builds_and_is_finite(case: Case, dtype: str) -> None:
 @needs_torch
 @each_case
 @pytest.mark.parametrize("dtype", ["f64", *DTYPE_NAMES])
-@pytest.mark.sweep(0.06)
+@pytest.mark.sweep(0.03)
 def test_graph_means_what_its_function_says(case: Case, dtype: str) -> None:
     for sizes in case.small:
         instance = case.instance(dtype, sizes)
@@ -76,6 +77,7 @@ def test_graph_means_what_its_function_says(case: Case, dtype: str) -> None:
 @needs_torch
 @each_case
 @each_dtype
+@pytest.mark.sweep(0.3)
 def test_outputs_have_the_dtypes_of_the_function(case: Case, dtype: str) -> None:
     instance = case.instance(dtype, case.small[1])
     theirs = run_torch(case, case.small[1], instance.sample(0))
@@ -117,7 +119,7 @@ def planned() -> list[tuple[str, str, int]]:
 @pytest.mark.soak
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(("name", "dtype", "number"), planned())
-@pytest.mark.sweep(0.07)
+@pytest.mark.sweep(0.04)
 def test_plan_computes_the_case(name: str, dtype: str, number: int, bench: Workbench) -> None:
     case = CASES[name]
     sizes = case.small[number]

@@ -58,7 +58,7 @@ def test_tune_on_a_server(known_machine: Path, capsys: pytest.CaptureFixture[str
         answers: list[dict[str, object]] = []
         for _ in range(2):
             capsys.readouterr()
-            assert main(["tune", str(EXAMPLE), "--server", address, "--seconds", "2", "--json"]) == 0
+            assert main(["tune", str(EXAMPLE), "--server", address, "--seconds", "1", "--json"]) == 0
             answers.append(json.loads(capsys.readouterr().out))
         assert [a["cache"] for a in answers] == ["miss", "hit"]
         assert answers[0]["plan_key"] == answers[1]["plan_key"]

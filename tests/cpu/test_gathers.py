@@ -93,7 +93,7 @@ CONES: dict[str, Callable[[Node, Node], Node | list[Node]]] = {
 }  # fmt: skip
 
 
-@pytest.mark.sweep(0.35)
+@pytest.mark.sweep(0.2)
 @pytest.mark.parametrize("name", CONES)
 def test_cones(bench: Workbench, name: str) -> None:
     check(bench, graph_of([spec((11, 40), DTYPES["f32"]), spec((21,), DTYPES["i64"])], CONES[name]))

@@ -18,7 +18,7 @@ from fusion_ir.records import Status
 from tests.support.candidates import assert_right, kernels_of, refusal, row_with_fault, run_kernel
 from tests.support.devices import CUDA_DEVICE
 from tests.support.products import dense_graph, einsum_graph, mlp, spec
-from tests.support.whole import in_turn, some
+from tests.support.whole import one_part
 
 GEMV = FAMILIES["gemv"]
 N, K, FEW = 83, 101, 3
@@ -33,7 +33,7 @@ def test_every_layout(bench: Workbench) -> None:
             graph = einsum_graph(a, b, out, {"z": 2, "n": N, "k": 104, "f": FEW}, dtype)
             cases.append((f"{a},{b}->{out} {dtype}", graph))
     assert len(cases) == 8 + 6 * 6 * 6 + 8
-    assert_right(some(cases, 14), "gemv", bench, most=1)
+    assert_right(one_part(cases, 4, "layouts"), "gemv", bench, most=1)
 
 
 def on_top(x: Node, y: Node, w: Node) -> Node:
@@ -73,7 +73,7 @@ def shapes() -> Iterator[tuple[str, Graph]]:
 
 @pytest.mark.soak
 def test_shapes_and_every_schedule(bench: Workbench) -> None:
-    assert_right(some(shapes(), 3), "gemv", bench)
+    assert_right(one_part(shapes(), 1, "shapes"), "gemv", bench)
 
 
 def around() -> Iterator[tuple[str, Graph]]:
@@ -109,7 +109,7 @@ def around() -> Iterator[tuple[str, Graph]]:
 
 @pytest.mark.soak
 def test_what_leads_to_a_product_and_follows_from_it(bench: Workbench) -> None:
-    assert_right(in_turn(around(), 4, "around"), "gemv", bench, most=3)
+    assert_right(one_part(around(), 2, "around"), "gemv", bench, most=3)
 
 
 def loads_of(kernel: Kernel, tensor: str) -> int:

@@ -121,7 +121,7 @@ MODULES = [
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("module", in_turn(MODULES, 3, "modules"))
+@pytest.mark.parametrize("module", in_turn(MODULES, 2, "modules"))
 def test_while_a_module_is_imported(searching_home: Path, module: str) -> None:
     home = searching_home
     code = AT_AN_IMPORT.replace("WHERE", repr(module))
@@ -135,8 +135,8 @@ COMMANDS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("arguments", COMMANDS, ids=" ".join)
-@pytest.mark.sweep(0.2)
+@pytest.mark.soak
+@pytest.mark.parametrize("arguments", in_turn(COMMANDS, 1, "commands"), ids=" ".join)
 def test_at_some_moments(home: Path, arguments: list[str]) -> None:
     for number in range(6):
         with started(home, *arguments) as process:
@@ -209,6 +209,7 @@ def children_gone(family: "set[int] | list[int]") -> Callable[[], bool]:
     return lambda: all(map(gone, family))
 
 
+@pytest.mark.turn("interrupts")
 @pytest.mark.soak
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("times", in_turn([2, 3], 1, "times"))

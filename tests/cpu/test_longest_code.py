@@ -76,7 +76,7 @@ PIECES = [
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize(("made", "family", "dtype", "most"), in_turn(PIECES, 2, "pieces"))
+@pytest.mark.parametrize(("made", "family", "dtype", "most"), in_turn(PIECES, 1, "pieces"))
 def test_code_of_many_pieces_is_short(
     made: Callable[[int, DType], Graph], family: str, dtype: DType, most: int, bench: Workbench
 ) -> None:

@@ -108,7 +108,7 @@ SUBJECTS = (
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("subject", in_turn(SUBJECTS, 2, "faults"), ids=lambda s: s.name)
+@pytest.mark.parametrize("subject", in_turn(SUBJECTS, 1, "faults"), ids=lambda s: s.name)
 def test_every_seeded_fault_is_called_wrong(subject: Subject, tmp_path: Path) -> None:
     graph = subject.graph
     family = FAMILIES["normalization" if spreads(graph) else "reduction"]

@@ -8,7 +8,7 @@ from fusion_ir.arithmetic.conversions import round_to
 from fusion_ir.dtype import DTYPES, DType
 from testing.vec_compare import differing
 from testing.vec_harness import CTYPE, Function, Library, build_functions, every_value, random_bits, specials
-from tests.support.whole import in_turn
+from tests.support.whole import one_part
 
 TYPES = tuple(DTYPES.values())
 WIDTHS = (1, 8, 32, 64, 128)
@@ -18,7 +18,7 @@ EVERY = [
     for b in TYPES
     for w in WIDTHS
 ]
-CASTS = in_turn(EVERY, 80, "casts")
+CASTS = one_part(EVERY, 40, "casts")
 # bf16 in registers: back to floats, and floats that are bf16.
 BF16 = DTYPES["bf16"]
 EXACT = [Function(f"widen_{w}", "widen({0})", (BF16,), DTYPES["f32"], w) for w in WIDTHS]

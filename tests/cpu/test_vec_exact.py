@@ -7,11 +7,11 @@ from fusion_ir.ops import Op
 from testing.vec_compare import differing
 from testing.vec_harness import COMPUTE, Function, Library, build_functions
 from testing.vec_ops import EXACT, functions, operands_for
-from tests.support.whole import in_turn
+from tests.support.whole import one_part
 
 WIDTHS = (1, 8, 32)
 EVERY = [(op, f) for w in WIDTHS for op, f in functions(EXACT, w)]
-FUNCTIONS: dict[str, tuple[Op, Function]] = {f.name: (op, f) for op, f in in_turn(EVERY, len(EVERY) // 8, "exact")}
+FUNCTIONS: dict[str, tuple[Op, Function]] = {f.name: (op, f) for op, f in one_part(EVERY, len(EVERY) // 16, "exact")}
 
 
 @pytest.fixture(scope="module")

@@ -12,13 +12,13 @@ from fusion_ir.arithmetic.conversions import round_to
 from fusion_ir.dtype import DTYPES
 from testing.vec_compare import differing
 from testing.vec_harness import CTYPE, NATIVE, SPELLINGS, Library, Spelling, build, random_bits
-from tests.support.whole import WHOLE, in_turn
+from tests.support.whole import WHOLE, in_turn, one_part
 
 TYPES = tuple(DTYPES.values())
 WIDTHS = (1, 4, 32, 128)
 OTHERS = [s for s in SPELLINGS if s.name in ("g++ SSE2", "clang native", "CUDA on the host")]
 SPELLED = [NATIVE, *in_turn(OTHERS, 1, "memory")]
-MOVED = in_turn(((t, w) for t in TYPES for w in WIDTHS), 12, "memory")
+MOVED = one_part(((t, w) for w in WIDTHS for t in TYPES), 6, "memory")
 PAGE = mmap.PAGESIZE
 
 

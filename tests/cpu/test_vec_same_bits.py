@@ -25,15 +25,16 @@ from testing.vec_harness import (
     specials,
 )
 from testing.vec_ops import EXACT, INEXACT, functions, math_operands, operands_for
-from tests.support.whole import in_turn
+from tests.support.whole import one_part
 
 WIDTH = 16
-DRAWN = in_turn(functions((*EXACT, *INEXACT), WIDTH), 10, "ops")
-OPS_FUNCTIONS: dict[str, tuple[Op, Function]] = {f.name: (op, f) for op, f in DRAWN}
-CASTS = [
+EVERY_CAST = [
     Function(f"cast_{a}_{b}", f"cast<{CTYPE[b.name]}>({{0}})", (a,), b, WIDTH)
-    for a, b in in_turn(product(DTYPES.values(), repeat=2), 14, "casts")
+    for a, b in product(DTYPES.values(), repeat=2)
 ]
+DRAWN = one_part([*functions((*EXACT, *INEXACT), WIDTH), *((None, f) for f in EVERY_CAST)], 14, "bits")
+OPS_FUNCTIONS: dict[str, tuple[Op, Function]] = {f.name: (op, f) for op, f in DRAWN if op is not None}
+CASTS = [f for op, f in DRAWN if op is None]
 
 
 @pytest.fixture(scope="module")

@@ -10,14 +10,14 @@ from codegen.launch.cpu import GuardedTensor
 from fusion_ir.dtype import DTYPES, DType
 from testing.vec_compare import differing
 from testing.vec_harness import CTYPE, NATIVE, SPELLINGS, Library, build, random_bits
-from tests.support.whole import in_turn
+from tests.support.whole import in_turn, one_part
 
 ROWS, COLUMNS = 36, 40  # of a tile: whole blocks and a part of one, whatever the registers
 PARTS = [(1, 1), (3, 40), (16, 16), (17, 33), (36, 7), (32, 32), (36, 40)]
 SPELLED = [s for s in SPELLINGS if s.header == "vec_cpu.h"]
 SPELLED.append(replace(NATIVE, name="g++ without shuffles", flags=(*NATIVE.flags, "-DVEC_NO_SHUFFLES")))
-SPELLED = in_turn(SPELLED, 3, "tiles")
-TYPES = in_turn(DTYPES.values(), 4, "tiles")
+SPELLED = in_turn(SPELLED, 2, "tiles")
+TYPES = one_part(DTYPES.values(), 2, "tiles")
 
 
 def source() -> str:

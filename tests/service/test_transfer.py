@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from codegen.families import FAMILIES
+from codegen.sandbox.limits import Limits
 from codegen.sandbox.object_cache import ObjectCache
 from codegen.workbench.workbench import PlanTiming, Workbench
 from fusion_ir import building as build
@@ -69,8 +71,19 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Source:
         for name, graph in (("split", SPLIT), ("small", SMALL), ("folded", FOLDED)):
             inputs = tuple(f"{name}_x{i or ''}" for i in range(len(graph.inputs)))
             named = NamedGraph(graph, inputs, (f"{name}_y",))
-            keys[name] = plan_graph(named, "cpu", Budget(8.0), store, cache).plan_key  # seconds go into whole plans
+            answer = plan_graph(named, "cpu", Budget(0.5), store, cache)
+            keys[name] = answer.plan_key
+            time_steps(answer.plan, store, cache)
     return Source(url, cache, keys)
+
+
+def time_steps(plan: Plan, store: Store, cache: ObjectCache) -> None:
+    """Records a trial of each step's schedule: the seconds of a short search go into whole plans."""
+    with Workbench(plan.device, cache, Limits(timing_seconds=0.02)) as bench:
+        for step in plan.steps:
+            graph = parse_graph(store.segments.segment(step.segment_key) or "").graph
+            kernel = FAMILIES[step.family].emit(graph, step.schedule, plan.device)
+            store.trials.record(bench.measure(graph, step.segment_key, [kernel]))
 
 
 @pytest.fixture

@@ -41,6 +41,17 @@ def in_turn(cases: Iterable[T], count: int, name: str = "") -> list[T]:
     return [every[i] for i in sorted(drawn)]
 
 
+def one_part(cases: Iterable[T], most: int, name: str = "") -> list[T]:
+    """The cases of one part, of as few parts as have `most` cases or fewer; all of them in the long run. Every run has
+    the same parts, each of cases from all over: a file that is compiled for a part is kept until a later run draws that
+    part, which a file for cases drawn one by one never is. name: as of `some`."""
+    every = list(cases)
+    parts = -(-len(every) // most)
+    if WHOLE or parts <= 1:
+        return every
+    return every[random.Random(f"{seed()} {name} {len(every)}").randrange(parts) :: parts]
+
+
 def few_or_all(few: Sequence[Any], rest: Sequence[Any]) -> list[Any]:
     """Parameters of a test marked `soak`: the first few in every run, the rest in the long one as well."""
     return [*few, *(rest if WHOLE else ())]

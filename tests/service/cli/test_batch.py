@@ -2,9 +2,11 @@
 
 import json
 import socket
+import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,9 +18,24 @@ from service.jobs import PlanResult
 from tests.service.cli.conftest import GRAPH, Cli, Ended
 from tests.support.service_app import wire
 from tests.support.service_process import server
+from tuning_db.models import Base
 from tuning_db.store import Store
 
 KEY = "ab" * 32
+
+
+@dataclass(frozen=True)
+class Server:
+    """The server of this module: its address, and its database."""
+
+    url: str
+    database: Path
+
+    def forget(self) -> None:
+        """Empties the database, but for its revision and its seal."""
+        with closing(sqlite3.connect(self.database)) as connection, connection:
+            for name in Base.metadata.tables.keys() - {"seals"}:
+                connection.execute(f"DELETE FROM {name}")
 
 
 @dataclass
@@ -45,10 +62,19 @@ class Served:
         self.store.queue.finish(held.id, "w", held.token, result=None if error else result, error=error)
 
 
+@pytest.fixture(scope="module")
+def one_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    folder = tmp_path_factory.mktemp("served")
+    with server(folder, workers=0) as (_, port):
+        yield Server(f"http://127.0.0.1:{port}", folder / "fuseplan.db")
+
+
 @pytest.fixture
-def served(cli: Cli, tmp_path: Path) -> Iterator[Served]:
-    with server(tmp_path, workers=0) as (_, port), Store(f"sqlite:///{tmp_path / 'fuseplan.db'}") as store:
-        yield Served(cli, f"http://127.0.0.1:{port}", store)
+def served(cli: Cli, one_server: Server) -> Iterator[Served]:
+    """The module's server, with no batches and no operations."""
+    one_server.forget()
+    with Store(f"sqlite:///{one_server.database}") as store:
+        yield Served(cli, one_server.url, store)
 
 
 @pytest.fixture

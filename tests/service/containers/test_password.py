@@ -17,7 +17,7 @@ PASSWORD = "s3cret: word"
 START_SECONDS = 60.0
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def server() -> Iterator[Path]:
     """The folder with the socket of a server that lets `fuseplan` in by password alone, and with the file of that."""
     binaries = next((p for p in sorted(Path("/usr/lib/postgresql").glob("*/bin")) if (p / "initdb").exists()), None)
