@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from codegen.devices.ceilings import reached_ceilings
 from codegen.devices.detection import detect
 from codegen.sandbox.limits import Limits
 from codegen.sandbox.object_cache import ObjectCache
 from codegen.workbench.workbench import Workbench
+from tests.support.known_machine import know_machine
 from tuning_db.store import Store
 
 
@@ -26,8 +26,8 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workbench]:
 def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("measured")
     with Store(f"sqlite:///{folder / 'plans.db'}") as store:
-        device = detect("cpu", ObjectCache(folder / "cache", store.seal()))
-    reached_ceilings(device, ObjectCache(folder / "cache"), [])  # for who opens the cache without the database's seal
+        know_machine(ObjectCache(folder / "cache", store.seal()))
+    know_machine(ObjectCache(folder / "cache"))  # for who opens the cache without the database's seal
     return folder
 
 

@@ -48,6 +48,12 @@ def place(measured: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     pool.close()
 
 
+@pytest.fixture(autouse=True)
+def compiler_is_not_imported(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test here compiles with PyTorch, so there is nothing to reset: importing what would do so takes seconds."""
+    monkeypatch.setattr(torch.compiler, "reset", lambda: None)
+
+
 def small(name: str) -> Case:
     case = CASES[name]
     return replace(case, sizes=case.small[2])

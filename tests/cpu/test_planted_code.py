@@ -27,6 +27,13 @@ pytestmark = pytest.mark.compiles
 
 ROOT = Path(__file__).resolve().parents[2]
 OURS = ("codegen", "fusion_ir", "scheduler", "service", "tuning_db")
+STARTS = {
+    ("subprocess", "Popen"),
+    ("subprocess", "run"),
+    ("subprocess", "check_output"),
+    ("os", "system"),
+    ("os", "popen"),
+}
 # A person types these; the demo starts the command line as they would.
 STARTS_OTHERS = {
     "codegen/sandbox/child_process.py",
@@ -107,16 +114,16 @@ def test_all_our_processes_are_started_in_isolation() -> None:
         for file in (ROOT / package).rglob("*.py"):
             name = str(file.relative_to(ROOT))
             tree = ast.parse(file.read_text())
-            calls = {ast.unparse(n.func) for n in ast.walk(tree) if isinstance(n, ast.Call)}
-            if calls & {"subprocess.Popen", "subprocess.run", "os.system", "os.popen", "subprocess.check_output"}:
-                starting.add(name)
             for node in ast.walk(tree):
-                if (
-                    isinstance(node, ast.List | ast.Tuple)
-                    and node.elts
-                    and ast.unparse(node.elts[0]) == "sys.executable"
-                ):
-                    assert ast.unparse(node.elts[1]) == "'-I'" or name == "service/demo.py", name
+                match node:
+                    case ast.Call(func=ast.Attribute(ast.Name(module), function)) if (module, function) in STARTS:
+                        starting.add(name)
+                    case ast.List([ast.Attribute(ast.Name("sys"), "executable"), *rest]) | ast.Tuple(
+                        [ast.Attribute(ast.Name("sys"), "executable"), *rest]
+                    ):
+                        assert ast.unparse(rest[0]) == "'-I'" or name == "service/demo.py", name
+                    case _:
+                        pass
     assert starting == STARTS_OTHERS | {"codegen/child/cpu_compiler.py"}  # which runs compilers in the child's place
 
 

@@ -24,6 +24,7 @@ from scheduler.interfaces import Forgetful
 from scheduler.tune import tune
 from testing.random_graphs import Seeded, independent_graph, whole_graph
 from tests.support.inexact_graphs import amplifying_graph
+from tests.support.known_machine import know_machine
 from tests.support.whole import in_turn
 
 SEARCHES = int(os.environ.get("FUSEPLAN_SEARCHES", "0"))
@@ -67,7 +68,7 @@ def graph_of(seed: int) -> Graph:
 
 @pytest.fixture(scope="module")
 def objects(tmp_path_factory: pytest.TempPathFactory) -> ObjectCache:
-    return ObjectCache(tmp_path_factory.mktemp("objects"))
+    return know_machine(ObjectCache(tmp_path_factory.mktemp("objects")))
 
 
 @pytest.mark.soak

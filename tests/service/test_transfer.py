@@ -34,6 +34,7 @@ from service.transfer.reading import read_export
 from tests.support.constants import with_constants
 from tests.support.exports import Lines, changed, exported, of_kind
 from tests.support.kernels import dense, graph_of
+from tests.support.known_machine import know_machine
 from tuning_db.store import Store
 
 ROWS = dense(2, 1 << 17)
@@ -65,7 +66,7 @@ class Source:
 @pytest.fixture(scope="module")
 def source(tmp_path_factory: pytest.TempPathFactory) -> Source:
     folder = tmp_path_factory.mktemp("source")
-    cache, url = ObjectCache(folder / "cache"), f"sqlite:///{folder / 'plans.db'}"
+    cache, url = know_machine(ObjectCache(folder / "cache")), f"sqlite:///{folder / 'plans.db'}"
     keys: dict[str, str] = {}
     with Store(url) as store:
         for name, graph in (("split", SPLIT), ("small", SMALL), ("folded", FOLDED)):
@@ -113,7 +114,7 @@ def is_empty(store: Store) -> bool:
 def test_a_prologue_comes_along(source: Source, target: Store, tmp_path: Path) -> None:
     original = source.plan("folded")
     assert [s.prologue for s in original.steps] == [True, False], "the inner product, of constants"
-    (outcome,), _ = take(target, ObjectCache(tmp_path / "cache"), source.export("folded"))
+    (outcome,), _ = take(target, know_machine(ObjectCache(tmp_path / "cache")), source.export("folded"))
     assert outcome.result == "stored", outcome
     made = Plan.model_validate_json(target.plans.plan(outcome.plan_key or "") or b"")
     assert decisions(made) == decisions(original)
@@ -128,7 +129,7 @@ def test_a_round_trip_of_rewritten_reductions(source: Source, target: Store, tmp
     original = source.plan("split")
     assert original.rewrites, "the graph was chosen for being rewritten"
     data = source.export("split", "small")
-    cache = ObjectCache(tmp_path / "cache")
+    cache = know_machine(ObjectCache(tmp_path / "cache"))
     outcomes, rows = take(target, cache, data)
     assert [o.result for o in outcomes] == ["stored", "stored"], outcomes
     with Store(source.url) as store:
@@ -354,7 +355,7 @@ def test_a_plan_that_is_judged_by_its_steps(
         assert stored.result == "stored", stored
         assert "each step checked" in stored.detail
         data = exported(store, [stored.plan_key or ""])
-    (outcome,), _ = take(target, ObjectCache(tmp_path / "cache"), data)
+    (outcome,), _ = take(target, know_machine(ObjectCache(tmp_path / "cache")), data)
     assert outcome.result == "stored", outcome
     made = Plan.model_validate_json(target.plans.plan(outcome.plan_key or "") or b"")
     assert (made.judged_by_steps, made.max_rel_error) == (True, None)

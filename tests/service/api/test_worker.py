@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from codegen.devices.detection import DeviceError
+from codegen.sandbox.object_cache import ObjectCache
 from fusion_ir.core.graph import Graph
 from fusion_ir.keys.graph_key import graph_key
 from fusion_ir.records import Device, Plan
@@ -31,6 +32,7 @@ from service.planning.plan_request import PlanRequest
 from service.planning.planner import PlanAnswer, PlanningError
 from service.settings import Settings, environment, load
 from service.version import VERSION
+from tests.support.known_machine import know_machine
 from tests.support.stored_plans import DEVICE, chain, plan_of, store_plan
 from tuning_db.operation import Operation
 from tuning_db.reading.graphs import Names
@@ -177,6 +179,7 @@ def test_cancelling_stops_the_search_at_its_next_step(
 
 def test_a_cancelled_search_leaves_the_best_plan_so_far(settings: Settings, store: Store) -> None:
     """On this machine's CPU: cancelled once something was measured, though a minute was asked for."""
+    know_machine(ObjectCache(settings.cache, store.seal()))
     graph = chain(1000)
     store.graphs.put(graph_key(graph), print_graph(graph), Names(("x",), ("y",)))
     job = PlanJob(graph_key=graph_key(graph), target="cpu", seconds=60, numerics="exact")

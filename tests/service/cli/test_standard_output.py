@@ -8,6 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from codegen.sandbox.object_cache import ObjectCache
+from tests.support.known_machine import know_machine
+from tuning_db.store import Store
+
 ROOT = Path(__file__).resolve().parents[3]
 NOISE = "a library says"
 # Libraries that print: when imported, through C's own buffers, when called, from a process, and when all is over.
@@ -33,6 +37,8 @@ def fuseplan(folder: Path, *arguments: object) -> subprocess.CompletedProcess[st
         **{name: value for name, value in os.environ.items() if not name.startswith(("FUSEPLAN_", "XDG_"))},
         "PYTHONPATH": os.pathsep.join((str(folder), str(ROOT))),
         "HOME": str(folder),
+        "FUSEPLAN_DB": f"sqlite:///{folder / 'plans.db'}",
+        "FUSEPLAN_CACHE": str(folder / "cache"),
     }
     return subprocess.run(
         [sys.executable, "-m", "service", *map(str, arguments)],
@@ -51,6 +57,9 @@ def test_results_alone_are_printed(tmp_path: Path, graph_file: Path, command: st
         "tune": ("tune", graph_file, "--seconds", 0, "--json"),
         "convert": ("convert", graph_file, "--to", "text"),
     }[command]
+    if command == "tune":
+        with Store(f"sqlite:///{tmp_path / 'plans.db'}") as store:
+            know_machine(ObjectCache(tmp_path / "cache", store.seal()))
     ended = fuseplan(tmp_path, *arguments)
     assert ended.returncode == 0, ended.stderr
     assert NOISE not in ended.stdout
