@@ -40,6 +40,7 @@ FAULTS = [
 SIZES = {"z": 3, "m": 37, "k": 41, "n": 53}
 
 
+@pytest.mark.turn("products by libraries")
 @pytest.mark.soak
 def test_every_layout(bench: Workbench) -> None:
     cases: list[tuple[str, Graph]] = []
@@ -71,6 +72,7 @@ def shapes() -> Iterator[tuple[str, Graph]]:
     yield "gaps", Graph(graph.inputs, (OutputSpec(graph.outputs[0].node, (1, 64)),))
 
 
+@pytest.mark.turn("products by libraries")
 @pytest.mark.soak
 def test_shapes_and_every_cutting(bench: Workbench) -> None:
     cases = [(name, graph, kernels_of(graph, "aten", bench)) for name, graph in shapes()]
@@ -79,6 +81,7 @@ def test_shapes_and_every_cutting(bench: Workbench) -> None:
     assert not wrong, "\n".join(wrong)
 
 
+@pytest.mark.turn("products by libraries")
 @pytest.mark.soak
 def test_every_layout_of_narrow_operands(bench: Workbench) -> None:
     cases: list[tuple[str, Graph]] = []
@@ -116,6 +119,7 @@ def narrow() -> Iterator[tuple[str, Graph]]:
     )
 
 
+@pytest.mark.turn("products by libraries")
 @pytest.mark.soak
 def test_narrow_operands_block_by_block(bench: Workbench) -> None:
     assert_right(one_part(narrow(), 1, "narrow"), "aten", bench, most=2)
@@ -127,6 +131,7 @@ def cast_first(stored: tuple[DType, DType], dtype: DType, sizes: Sequence[Sequen
     return dense_graph(operands, lambda x, w: build.matmul(build.cast(x, dtype), build.cast(w, dtype), out))
 
 
+@pytest.mark.turn("our own products")
 @pytest.mark.soak
 @pytest.mark.parametrize("dtype", [f32, f64], ids=str)
 def test_our_own_products_of_every_size(bench: Workbench, dtype: DType) -> None:
@@ -148,6 +153,7 @@ def test_our_own_products_of_every_size(bench: Workbench, dtype: DType) -> None:
     assert not wrong, "\n".join(wrong)
 
 
+@pytest.mark.turn("our own products")
 @pytest.mark.soak
 def test_operands_that_are_cast_first(bench: Workbench) -> None:
     """Every cast that loses nothing, of one operand or of both; results of the products' type and of others."""
@@ -188,6 +194,7 @@ SPREAD = [  # stored, multiplied, result
 ]
 
 
+@pytest.mark.turn("our own products")
 @pytest.mark.soak
 @pytest.mark.parametrize(("stored", "dtype", "out"), in_turn(SPREAD, 1, "spread"), ids=str)
 def test_operands_in_any_order(bench: Workbench, stored: DType, dtype: DType, out: DType) -> None:
@@ -205,6 +212,7 @@ def test_operands_in_any_order(bench: Workbench, stored: DType, dtype: DType, ou
     assert not wrong, "\n".join(wrong)
 
 
+@pytest.mark.turn("our own products")
 @pytest.mark.soak
 @pytest.mark.parametrize(("dtype", "step"), in_turn(product((f32, f64, bf16, i8), (2, 3)), 1, "steps"), ids=str)
 def test_elements_a_step_apart_up_to_the_last_of_a_tensor(bench: Workbench, dtype: DType, step: int) -> None:
@@ -248,6 +256,7 @@ def test_a_wrong_step_is_found_out(bench: Workbench, pattern: str, instead: str)
     assert row.status in (Status.wrong_result, Status.crashed), row
 
 
+@pytest.mark.turn("products of whole numbers")
 @pytest.mark.soak
 def test_whole_numbers_in_every_layout(bench: Workbench) -> None:
     cases: list[tuple[str, Graph]] = []
@@ -266,6 +275,7 @@ def test_whole_numbers_in_every_layout(bench: Workbench) -> None:
     assert not wrong, "\n".join(wrong)
 
 
+@pytest.mark.turn("products of whole numbers")
 @pytest.mark.soak
 @pytest.mark.parametrize("dtype", in_turn(WHOLE, 1, "wraps"), ids=str)
 def test_whole_numbers_wrap_as_their_accumulator_does(bench: Workbench, dtype: DType) -> None:
@@ -281,6 +291,7 @@ def test_whole_numbers_wrap_as_their_accumulator_does(bench: Workbench, dtype: D
         np.testing.assert_array_equal(got, np.matmul(x.astype(acc), w.astype(acc)).astype(out.numpy))
 
 
+@pytest.mark.turn("products of whole numbers")
 @pytest.mark.soak
 def test_a_wrong_product_of_whole_numbers_is_found_out(bench: Workbench) -> None:
     graph = dense_graph([(37, 41), (41, 53)], build.matmul, i32)

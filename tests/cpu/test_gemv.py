@@ -24,6 +24,7 @@ GEMV = FAMILIES["gemv"]
 N, K, FEW = 83, 101, 3
 
 
+@pytest.mark.turn("matrices and few vectors")
 @pytest.mark.soak
 def test_every_layout(bench: Workbench) -> None:
     cases: list[tuple[str, Graph]] = []
@@ -71,6 +72,7 @@ def shapes() -> Iterator[tuple[str, Graph]]:
     yield "gaps", Graph(graph.inputs, (OutputSpec(graph.outputs[0].node, (7, 1)),))
 
 
+@pytest.mark.turn("matrices and few vectors")
 @pytest.mark.soak
 def test_shapes_and_every_schedule(bench: Workbench) -> None:
     assert_right(one_part(shapes(), 1, "shapes"), "gemv", bench)
@@ -107,6 +109,7 @@ def around() -> Iterator[tuple[str, Graph]]:
     )
 
 
+@pytest.mark.turn("matrices and few vectors")
 @pytest.mark.soak
 def test_what_leads_to_a_product_and_follows_from_it(bench: Workbench) -> None:
     assert_right(one_part(around(), 2, "around"), "gemv", bench, most=3)

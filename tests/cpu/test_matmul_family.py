@@ -117,6 +117,7 @@ def epilogues() -> Iterator[tuple[str, Graph]]:
     yield "gaps", Graph(strided.inputs, (OutputSpec(strided.outputs[0].node, (N + 3, 1)),))
 
 
+@pytest.mark.turn("products with epilogues")
 @pytest.mark.soak
 def test_epilogues(bench: Workbench) -> None:
     assert_right(one_part(epilogues(), 2, "epilogues"), "matmul", bench, most=3)
@@ -133,6 +134,7 @@ def added_to(a: str, b: str, out: str, added: str) -> Graph:
     )
 
 
+@pytest.mark.turn("products with epilogues")
 @pytest.mark.soak
 def test_every_layout_with_an_epilogue(bench: Workbench) -> None:
     layouts = list(product(*(map("".join, permutations(p)) for p in ("mk", "kn", "mn", "mn"))))
@@ -141,6 +143,7 @@ def test_every_layout_with_an_epilogue(bench: Workbench) -> None:
     assert_right(one_part(cases, 2, "layouts"), "matmul", bench, most=1)
 
 
+@pytest.mark.turn("other operands of products")
 @pytest.mark.soak
 def test_narrow_operands(bench: Workbench) -> None:
     cases: list[tuple[str, Graph]] = []
@@ -158,6 +161,7 @@ def test_narrow_operands(bench: Workbench) -> None:
     assert_right(one_part(cases, 1, "narrow"), "matmul", bench, most=2)
 
 
+@pytest.mark.turn("other operands of products")
 @pytest.mark.soak
 @pytest.mark.parametrize("dtype", in_turn([f32, bf16, i8], 1, "spread"), ids=str)
 def test_operands_in_any_order(bench: Workbench, dtype: DType) -> None:

@@ -10,6 +10,7 @@ from sqlalchemy import text
 
 from fusion_ir.records import NUMERICS, Buffer, Plan, Search
 from tests.service.db.samples import Samples, sha
+from tests.support.whole import in_turn
 from tuning_db.engine import Database
 from tuning_db.requests import WHOLE, Conditions, RequestKey, Searched
 from tuning_db.states import PlanState
@@ -284,7 +285,8 @@ def admits(request: RequestKey, plan: Plan) -> bool:
     return fits and NUMERICS.index(plan.numerics) <= NUMERICS.index(request.numerics)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", in_turn(range(4), 1, "stores"))
 def test_any_sequence_of_stores_gives_the_best_admissible_plan(store: Store, samples: Samples, seed: int) -> None:
     rng = random.Random(seed)
     limits: Sequence[int | None] = (None, 100, 200)
