@@ -1,7 +1,7 @@
 """Plans from one database to another: made anew and checked, and refused where they are not what they say."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from io import BytesIO
 from pathlib import Path
@@ -68,22 +68,24 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Source:
     folder = tmp_path_factory.mktemp("source")
     cache, url = know_machine(ObjectCache(folder / "cache")), f"sqlite:///{folder / 'plans.db'}"
     keys: dict[str, str] = {}
+    plans: list[Plan] = []
     with Store(url) as store:
         for name, graph in (("split", SPLIT), ("small", SMALL), ("folded", FOLDED)):
             inputs = tuple(f"{name}_x{i or ''}" for i in range(len(graph.inputs)))
             named = NamedGraph(graph, inputs, (f"{name}_y",))
             answer = plan_graph(named, "cpu", Budget(0.5), store, cache)
             keys[name] = answer.plan_key
-            time_steps(answer.plan, store, cache)
+            plans.append(answer.plan)
+        time_steps(plans, store, cache)
     return Source(url, cache, keys)
 
 
-def time_steps(plan: Plan, store: Store, cache: ObjectCache) -> None:
-    """Records a trial of each step's schedule: the seconds of a short search go into whole plans."""
-    with Workbench(plan.device, cache, Limits(timing_seconds=0.02)) as bench:
-        for step in plan.steps:
+def time_steps(plans: Sequence[Plan], store: Store, cache: ObjectCache) -> None:
+    """Records a trial of the schedule of each step: the seconds of a short search go into whole plans."""
+    with Workbench(plans[0].device, cache, Limits(timing_seconds=0.02)) as bench:
+        for step in (step for plan in plans for step in plan.steps):
             graph = parse_graph(store.segments.segment(step.segment_key) or "").graph
-            kernel = FAMILIES[step.family].emit(graph, step.schedule, plan.device)
+            kernel = FAMILIES[step.family].emit(graph, step.schedule, bench.device)
             store.trials.record(bench.measure(graph, step.segment_key, [kernel]))
 
 
