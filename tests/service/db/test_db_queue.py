@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from tests.support.whole import WHOLE
 from tuning_db.errors import QueueFull
 from tuning_db.operation import Operation
 from tuning_db.operations import MAX_ATTEMPTS, Operations
@@ -239,19 +240,21 @@ def test_text_that_a_database_cannot_hold(queue: Operations) -> None:
     assert queue.finish(job.id, "w", held.token, error="\ud800")
 
 
+@pytest.mark.soak
 def test_processes_lose_no_job_and_do_none_twice(store: Store, url: str, worker: Worker) -> None:
-    jobs = [store.queue.submit("tune", str(n)) for n in range(300)]
-    workers = [worker("drain", url, f"w{n}") for n in range(3)]
+    count, processes = (500, 4) if WHOLE else (300, 3)
+    jobs = [store.queue.submit("tune", str(n)) for n in range(count)]
+    workers = [worker("drain", url, f"w{n}") for n in range(processes)]
     for process in workers:
         assert _line(process) == "ready"
     for process in workers:
         _tell(process)
     outputs = [process.communicate(timeout=60)[0].split() for process in workers]
-    assert [process.returncode for process in workers] == [0] * 3
+    assert [process.returncode for process in workers] == [0] * processes
     done = Counter(payload for output in outputs for payload in output)
-    assert done == Counter(str(n) for n in range(300))
+    assert done == Counter(str(n) for n in range(count))
     assert sum(1 for output in outputs if output) > 1, "one process did everything: nothing was tested"
-    assert store.queue.counts()["done"] == 300
+    assert store.queue.counts()["done"] == count
     final = _leased(store.queue.operation(jobs[7].id))
     assert (final.token, final.attempt) == (1, 1)
     assert final.result == f"{final.owner}: 7"
@@ -288,8 +291,9 @@ def test_a_stale_process_writes_nothing(store: Store, url: str, worker: Worker) 
     assert (after.owner, after.progress, after.result, after.state) == ("w2", "", None, "running")
 
 
+@pytest.mark.soak
 def test_acknowledged_rows_survive_a_kill(store: Store, url: str, worker: Worker) -> None:
-    for turn in range(2):
+    for turn in range(3 if WHOLE else 2):
         process = worker("write", url, f"f{turn}")
         lines: list[str] = []
         while len(lines) < 40:

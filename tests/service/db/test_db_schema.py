@@ -13,6 +13,7 @@ from sqlalchemy import insert, text
 
 from fusion_ir.records import Buffer, Reason
 from tests.service.db.samples import Samples, sha
+from tests.support.whole import WHOLE
 from tuning_db import schema
 from tuning_db.checks import checksum
 from tuning_db.content import put_content
@@ -270,8 +271,9 @@ def test_a_database_that_goes_away_is_an_error_not_a_miss(store: Store, url: str
         store.plans.resolve(samples.request())
 
 
+@pytest.mark.soak
 def test_processes_that_create_one_database_at_once(url: str, worker: Callable[..., "subprocess.Popen[str]"]) -> None:
-    processes = [worker("create", url, "") for _ in range(3)]
+    processes = [worker("create", url, "") for _ in range(4 if WHOLE else 3)]
     for process in processes:
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
