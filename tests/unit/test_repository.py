@@ -6,8 +6,10 @@ import re
 import subprocess
 import sys
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import lru_cache
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -17,6 +19,7 @@ CLIENT = "fuseplan_client"  # a distribution of its own: shares the published pl
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 
 
+@lru_cache
 def tracked() -> list[Path]:
     """The files of the repository: those that git tracks or would."""
     command = ["git", "-C", str(ROOT), "ls-files", "--cached", "--others", "--exclude-standard"]
@@ -26,7 +29,9 @@ def tracked() -> list[Path]:
     return [ROOT / line for line in listed.stdout.splitlines() if (ROOT / line).is_file()]
 
 
+@lru_cache
 def texts() -> list[tuple[Path, str]]:
+    """The files that are text, by their paths from the root."""
     found: list[tuple[Path, str]] = []
     for path in tracked():
         try:
@@ -36,10 +41,45 @@ def texts() -> list[tuple[Path, str]]:
     return found
 
 
-def sources() -> list[Path]:
-    return sorted(
-        p.relative_to(ROOT) for p in tracked() if p.suffix == ".py" and p.relative_to(ROOT).parts[0] in PACKAGES
-    )
+class Import(NamedTuple):
+    """A module that a line imports. relative: from the importing file's own package. function: the innermost that the
+    line is in, if any."""
+
+    line: int
+    module: str
+    relative: bool
+    function: str
+
+
+class Module(NamedTuple):
+    """What the tests below ask of a source: each is parsed once for all of them."""
+
+    path: Path
+    described: bool
+    imports: tuple[Import, ...]
+
+
+@lru_cache
+def modules(*packages: str) -> list[Module]:
+    """The sources of these top-level folders."""
+    return [parsed(path, text) for path, text in sorted(texts()) if path.suffix == ".py" and path.parts[0] in packages]
+
+
+def parsed(path: Path, text: str) -> Module:
+    tree = ast.parse(text)
+    return Module(path, not tree.body or bool(ast.get_docstring(tree)), tuple(imports_of(tree, "")))
+
+
+def imports_of(node: ast.AST, function: str) -> Iterator[Import]:
+    """The imports at a node and below it."""
+    if isinstance(node, ast.ImportFrom):
+        yield Import(node.lineno, node.module or "", bool(node.level), function)
+    elif isinstance(node, ast.Import):
+        yield from (Import(node.lineno, alias.name, False, function) for alias in node.names)
+    elif not isinstance(node, ast.expr):  # which holds no statement
+        inside = node.name if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) else function
+        for child in ast.iter_child_nodes(node):
+            yield from imports_of(child, inside)
 
 
 def test_no_file_names_a_package_index_or_a_machine() -> None:
@@ -68,10 +108,8 @@ def test_no_text_is_left_unfinished() -> None:
     assert not faults
 
 
-@pytest.mark.parametrize("path", sources(), ids=str)
-def test_every_module_says_what_it_is(path: Path) -> None:
-    tree = ast.parse((ROOT / path).read_text())
-    assert not tree.body or ast.get_docstring(tree), f"{path} has no docstring"
+def test_every_module_says_what_it_is() -> None:
+    assert [str(m.path) for m in modules(*PACKAGES) if not m.described] == []
 
 
 # Loaded when it is needed: most commands and every hit do without.
@@ -88,17 +126,17 @@ LATER = {
 }
 
 
-@pytest.mark.parametrize("path", sources(), ids=str)
-def test_no_import_between_our_packages_inside_a_function(path: Path) -> None:
-    tree = ast.parse((ROOT / path).read_text())
-    for function in (n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)):
-        for node in ast.walk(function):
-            if isinstance(node, ast.Import | ast.ImportFrom):
-                names = [node.module or ""] if isinstance(node, ast.ImportFrom) else [a.name for a in node.names]
-                ours = [n for n in names if n.split(".")[0] in PACKAGES and n not in LATER.get(str(path), ())]
-                assert not ours, f"{path}:{node.lineno} imports {ours[0]} inside {function.name}"
+def test_no_import_between_our_packages_inside_a_function() -> None:
+    faults = [
+        f"{m.path}:{i.line} imports {i.module} inside {i.function}"
+        for m in modules(*PACKAGES)
+        for i in m.imports
+        if i.function and i.module.split(".")[0] in PACKAGES and i.module not in LATER.get(str(m.path), ())
+    ]
+    assert faults == []
 
 
+@lru_cache
 def pages() -> dict[str, Callable[[], str]]:
     """The generator of the reference pages: a script, not a package."""
     spec = importlib.util.spec_from_file_location("docs_generate", ROOT / "docs" / "generate.py")
@@ -170,16 +208,15 @@ def test_every_make_target_is_listed_by_help() -> None:
 
 
 def test_client_and_server_share_no_code() -> None:
-    faults: list[str] = []
-    for path in (p.relative_to(ROOT) for p in tracked() if p.suffix == ".py"):
-        if path.parts[0] not in (*PACKAGES, "client"):
-            continue
-        theirs = PACKAGES if path.parts[0] == "client" else (CLIENT,)
-        for node in ast.walk(ast.parse((ROOT / path).read_text())):
-            names = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
-            names += [a.name for a in node.names] if isinstance(node, ast.Import) else []
-            faults += [f"{path}:{node.lineno}: {n}" for n in names if n.split(".")[0] in theirs]
-    assert not faults
+    sides = ((modules("client"), PACKAGES), (modules(*PACKAGES), (CLIENT,)))
+    faults = [
+        f"{m.path}:{i.line}: {i.module}"
+        for own, theirs in sides
+        for m in own
+        for i in m.imports
+        if i.module.split(".")[0] in theirs
+    ]
+    assert faults == []
 
 
 def normal(name: str) -> str:
@@ -208,24 +245,15 @@ OPTIONAL = {"cupy", "jinja2", "mpmath", "nvidia", "psycopg", "pygraphviz", "zigl
 
 
 def test_every_import_is_a_declared_dependency() -> None:
-    import sys
-
     declared = set(requirements()[""])
     faults: list[str] = []
-    for path in sources():
-        for node in ast.walk(ast.parse((ROOT / path).read_text())):
-            names = (
-                [node.module]
-                if isinstance(node, ast.ImportFrom) and not node.level
-                else [a.name for a in node.names]
-                if isinstance(node, ast.Import)
-                else []
-            )
-            for name in (n.split(".")[0] for n in names if n):
-                known = name in sys.stdlib_module_names or name in PACKAGES or name in OPTIONAL
-                if not known and normal(DISTRIBUTION.get(name, name)) not in declared:
-                    faults.append(f"{path}:{node.lineno}: {name}")
-    assert not faults
+    for module in modules(*PACKAGES):
+        for line, imported, relative, _ in module.imports:
+            name = imported.split(".")[0]
+            known = relative or name in sys.stdlib_module_names or name in PACKAGES or name in OPTIONAL
+            if not known and normal(DISTRIBUTION.get(name, name)) not in declared:
+                faults.append(f"{module.path}:{line}: {name}")
+    assert faults == []
 
 
 def test_lowest_versions_are_those_of_the_project() -> None:

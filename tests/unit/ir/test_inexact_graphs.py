@@ -2,13 +2,14 @@
 FUSEPLAN_RANDOM_GRAPHS says 2,000 or more."""
 
 import os
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from fusion_ir import building as build
-from fusion_ir.accuracy.comparison import Difference, compare, unequal
+from fusion_ir.accuracy.comparison import Difference, Reference, compare, unequal
 from fusion_ir.accuracy.tolerance import reference
 from fusion_ir.core.graph import Graph
 from fusion_ir.core.node import Node
@@ -21,7 +22,7 @@ from fusion_ir.reference.sample_inputs import sample_inputs
 from testing.tensors import graph_of, spec
 from tests.support.inexact_graphs import PROLOGUES, amplifying_graph, inexact_graph
 from tests.support.other_kernels import Override, other_kernel
-from tests.support.whole import in_turn
+from tests.support.whole import in_turn, some
 
 SOAK = 2000
 GRAPHS = 3000 if int(os.environ.get("FUSEPLAN_RANDOM_GRAPHS", "0")) >= SOAK else 80
@@ -31,17 +32,29 @@ FOUND = Path(__file__).parents[2] / "graphs"
 KERNELS = 4  # per graph: all errors of a node alike in one half, each for itself in the other
 
 
+@lru_cache(maxsize=128)
+def prepared(seed: int) -> tuple[Graph, list[np.ndarray], Reference]:
+    """`inexact_graph(seed)`, its inputs, and what is expected of it: several tests ask for the first seeds."""
+    graph = inexact_graph(seed)
+    inputs = sample_inputs(graph, seed)
+    return graph, inputs, reference(graph, inputs)
+
+
 def wrong(graph: Graph, seed: int) -> list[str]:
     """False alarms: differences that `compare` reports for the results of KERNELS right kernels."""
     inputs = sample_inputs(graph, seed)
-    expected = reference(graph, inputs)
+    return alarms(graph, inputs, reference(graph, inputs))
+
+
+def alarms(graph: Graph, inputs: list[np.ndarray], expected: Reference) -> list[str]:
+    """`wrong` where inputs and reference are there."""
     made = ([np.ascontiguousarray(v) for v in evaluate(graph, inputs, other_kernel(k))] for k in range(KERNELS))
     return [detail for got in made if (detail := compare(got, expected).detail)]
 
 
 @pytest.mark.parametrize("first", range(0, GRAPHS, BATCH))
 def test_right_kernels_agree(first: int) -> None:
-    found = {seed: problems for seed in range(first, first + BATCH) if (problems := wrong(inexact_graph(seed), seed))}
+    found = {seed: problems for seed in range(first, first + BATCH) if (problems := alarms(*prepared(seed)))}
     assert not found
 
 
@@ -51,17 +64,18 @@ def test_right_kernels_agree_where_steps_amplify_errors(first: int) -> None:
     """Hundreds of steps: what decides is whether runs of errors show what errors can do. In the end they are samples:
     of 600 kernels of the first 150 graphs 3 are refused, which were 59, and of 1,581 faults in these graphs 1,195 are
     found, which were 1,225 when so many right kernels were refused, too."""
-    refused = sum(len(wrong(amplifying_graph(seed), seed)) for seed in range(first, first + AMPLIFYING // 4))
+    drawn = some(range(first, first + AMPLIFYING // 4), 5, "amplifying")
+    refused = sum(len(wrong(amplifying_graph(seed), seed)) for seed in drawn)
     assert refused <= 0.02 * KERNELS * AMPLIFYING // 4
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("path", in_turn(sorted(FOUND.glob("*.json")), 2), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", in_turn(sorted(FOUND.glob("*.json")), 1), ids=lambda path: path.stem)
 def test_right_kernels_agree_on_graphs_that_somebody_found(path: Path) -> None:
     """All but one of 8 kernels: of 51 outputs of rr33 one element is beyond what 48 runs of all of it did. Of rr33,
     r300 and rnn_40 22 of 24 kernels were refused."""
     graph = read_json(path.read_text()).graph
-    assert sum(len(wrong(graph, seed)) for seed in range(2)) <= 1
+    assert sum(len(wrong(graph, seed)) for seed in in_turn(range(2), 1, path.stem)) <= 1
 
 
 @pytest.mark.parametrize("terms", [3, 4, 6])
@@ -155,9 +169,7 @@ def test_wrong_kernels_do_not_agree(fault: Override, least: float) -> None:
     perturbed runs alone: of 600 graphs 360 of 362, 329 of 356, 51 of 52."""
     found = seen = 0
     for seed in range(120):
-        graph = inexact_graph(seed)
-        inputs = sample_inputs(graph, seed)
-        expected = reference(graph, inputs)
+        graph, inputs, expected = prepared(seed)
         with np.errstate(all="ignore"):
             got = [np.ascontiguousarray(v) for v in evaluate(graph, inputs, fault)]
         if any(unequal(a, b).any() for a, b in zip(got, expected.outputs, strict=True)):

@@ -23,6 +23,7 @@ from scheduler.tuning.gp_sampler import FuseplanSampler
 from scheduler.tuning.proposals import proposals
 from scheduler.tuning.samplers import MAKERS, Wanted, make_sampler
 from scheduler.tuning.study import Encoding, make_study
+from tests.support.whole import few_or_all
 from tests.unit.scheduler.fakes import DEVICE, Memory, families
 from tests.unit.scheduler.test_proposals import FEW, GRAPH, MANY, points, seconds, space
 
@@ -195,7 +196,8 @@ def test_samplers_that_need_another_package_say_so(name: str, monkeypatch: pytes
         make_sampler(name, WANTED)
 
 
-@pytest.mark.parametrize("name", ["gp", "cmaes"])
+@pytest.mark.soak
+@pytest.mark.parametrize("name", few_or_all(["cmaes"], ["gp"]))
 def test_they_choose_schedules_where_it_is_installed(name: str) -> None:
     for package in samplers.NEEDED[name]:
         pytest.importorskip(package)

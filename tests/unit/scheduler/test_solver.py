@@ -17,8 +17,14 @@ from scheduler.cover.solver import CoverProblem
 from scheduler.segments.hypergraph import Hypergraph
 from scheduler.segments.segment_mask import SegmentMask
 from tests.support.cover_problems import Problem, cheapest, cheapest_in_no_order, check_order, random_problem
+from tests.support.whole import WHOLE, some
 
 PROBLEMS = 1000
+
+
+def seeds(most: int, name: str) -> list[int]:
+    """Of the first `most` problems three in ten, drawn for the test of this name; all in the long run."""
+    return some(range(most), most * 3 // 10, name)
 
 
 def solved_us(problem: Problem) -> float:
@@ -32,17 +38,18 @@ def solved_us(problem: Problem) -> float:
     return cover.cost_us
 
 
+@pytest.mark.soak
 def test_agrees_with_enumeration() -> None:
     overlapping = cyclic = impossible = 0
-    for seed in range(PROBLEMS):
+    for seed in seeds(PROBLEMS, "enumeration"):
         problem = random_problem(seed)
         expected = cheapest(problem)
         assert solved_us(problem) == pytest.approx(expected, rel=1e-12), seed
         cyclic += cheapest_in_no_order(problem) < expected
         impossible += expected == math.inf
         overlapping += cheapest(without_overlap(problem)) > expected
-    assert cyclic > 100, "the problems must include some whose cheapest pieces wait for each other"
-    assert impossible > 10
+    assert cyclic > (100 if WHOLE else 20), "the problems must include some whose cheapest pieces wait for each other"
+    assert impossible > 10 or not WHOLE
     assert overlapping > 20, "some must be covered cheaper by pieces that keep to themselves what others need, too"
 
 
@@ -71,7 +78,8 @@ def test_faults_are_found(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
             lambda self, *of: decision(self, *of)._replace(columns=np.arange(len(self.pieces))),
         )
         _find_few_rows(monkeypatch)
-    assert any(_differs(random_problem(seed)) for seed in range(PROBLEMS))
+    # Of the first thousand problems number 670 alone tells that fault of the gap.
+    assert any(_differs(random_problem(seed)) for seed in (*range(660, PROBLEMS), *range(660)))
 
 
 def _find_few_rows(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -86,15 +94,17 @@ def _differs(problem: Problem) -> bool:
         return True
 
 
+@pytest.mark.soak
 def test_branching_decides_what_rows_leave_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In one problem of thirty they leave something open."""
     _find_few_rows(monkeypatch)
     searched = Counter[int]()
     solve = MasterProblem.solve
     monkeypatch.setattr(MasterProblem, "solve", lambda self, *of: searched.update([seed]) or solve(self, *of))
-    for seed in range(PROBLEMS):
+    for seed in seeds(PROBLEMS, "branching"):
         problem = random_problem(seed)
         assert solved_us(problem) == pytest.approx(cheapest(problem), rel=1e-12), seed
-    assert sum(nodes > 1 for nodes in searched.values()) > 20
+    assert sum(nodes > 1 for nodes in searched.values()) > 20 or not WHOLE
 
 
 def test_pieces_that_wait_for_each_other() -> None:
@@ -165,9 +175,10 @@ def test_when_time_is_over_few_more_nodes_are_looked_at(nodes_in_time: int) -> N
     assert covering.nodes == nodes_in_time + MOST_LATE
 
 
+@pytest.mark.soak
 def test_when_time_is_over_there_is_a_cover_even_so() -> None:
     found = 0
-    for seed in range(PROBLEMS // 2):
+    for seed in seeds(PROBLEMS // 2, "time"):
         problem = random_problem(seed)
         cover = CoverProblem(problem.hypergraph).solve(problem.costs, most_s=-1.0)
         if cover is None:
@@ -179,9 +190,10 @@ def test_when_time_is_over_there_is_a_cover_even_so() -> None:
     assert found
 
 
+@pytest.mark.soak
 def test_without_branching_the_bound_holds() -> None:
     open_ = 0
-    for seed in range(PROBLEMS // 2):
+    for seed in seeds(PROBLEMS // 2, "bound"):
         problem = random_problem(seed)
         cover = CoverProblem(problem.hypergraph, max_nodes=1).solve(problem.costs)
         if cover is not None:
@@ -191,7 +203,7 @@ def test_without_branching_the_bound_holds() -> None:
             assert cover.cost_us >= expected
             assert cover.exact <= (cover.cost_us == expected)
             open_ += not cover.exact
-    assert open_, "the relaxation leaves some open"
+    assert open_ or not WHOLE, "the relaxation leaves some open"
 
 
 def test_nothing_to_cover() -> None:
