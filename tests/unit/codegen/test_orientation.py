@@ -20,6 +20,7 @@ from tests.support.attention import causal, masked
 from tests.support.devices import CUDA_DEVICE
 from tests.support.products import dense_graph, mlp
 from tests.support.random_products import product_graph
+from tests.support.whole import WHOLE, some
 
 
 def tensor(*sizes: int) -> InputSpec:
@@ -44,15 +45,16 @@ def faults(graph: Graph) -> tuple[str, set[str]]:
     return "", arranged
 
 
+@pytest.mark.soak
 def test_random_products() -> None:
     checked = 0
-    for seed in range(60):
+    for seed in some(range(60), 20):
         graph = product_graph(Seeded(seed))
         if isinstance(main_contraction(graph), Node):
             said, arranged = faults(graph)
             assert arranged == {said}, seed
             checked += 1
-    assert checked > 40
+    assert checked > 40 or not WHOLE
 
 
 def _with_its_transpose(x: Node) -> Node:

@@ -20,6 +20,7 @@ from fusion_ir.reference.sample_inputs import sample_inputs
 from testing.random_graphs import Seeded, any_graph
 from testing.tensors import graph_of, spec
 from tests.support.other_kernels import other_kernel
+from tests.support.whole import in_turn
 from tests.unit.ir.test_tolerance import GRAPHS, mixed
 
 ROWS, COLUMNS = 512, 700  # several pieces
@@ -263,7 +264,8 @@ def test_the_verdict_is_that_of_all_runs(seed: int) -> None:
 
 
 @pytest.mark.usefixtures("finely_cut")
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", in_turn(range(4), 1, "behind roundings"))
+@pytest.mark.soak
 def test_the_verdict_is_that_of_all_runs_behind_roundings(seed: int) -> None:
     graph = mixed(bf16, 48, 70, 9)
     inputs = sample_inputs(graph, seed)

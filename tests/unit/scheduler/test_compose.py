@@ -30,6 +30,7 @@ from tests.support.devices import CPU_DEVICE, CUDA_DEVICE
 from tests.support.kernels import dense, graph_of
 from tests.support.products import einsum_graph
 from tests.support.small_graphs import random_graph
+from tests.support.whole import WHOLE, some
 from tests.unit.scheduler.alternative_graphs import OFFERS, random_cover, searched
 
 
@@ -85,11 +86,13 @@ def test_contractions_whose_axes_were_put_in_order_come_back() -> None:
     assert composed.prepared.origin == prepared.origin
 
 
+@pytest.mark.soak
 def test_covers_with_alternatives_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The segments of a random cover, whichever alternatives they hold, compose to the graph that they are made for."""
+    """The segments of a random cover, whichever alternatives they hold, compose to the graph that they are made for.
+    Of 60 covers 13 hold any."""
     monkeypatch.setattr(composing, "ALTERNATIVES", OFFERS)
     others = 0
-    for seed in range(60):
+    for seed in some(range(60), 15):
         given, rng = any_graph(Seeded(seed), steps=10), random.Random(seed)
         prepared = prepare(given, composing.split_tasks(CPU_DEVICE), offers=OFFERS)
         atoms, found = searched(prepared)
@@ -103,7 +106,7 @@ def test_covers_with_alternatives_come_back(monkeypatch: pytest.MonkeyPatch) -> 
         for one, other in zip(composed.segments, segments, strict=True):
             assert set(one.cone) == set(other.cone), seed
             others += any(n in prepared.alternatives.found_by for n in one.cone)
-    assert others > 10
+    assert others > 10 or not WHOLE
 
 
 def test_equal_kernels_make_equal_plans_however_segments_list_their_tensors() -> None:

@@ -25,8 +25,9 @@ from scheduler.tune import tune, unfused_segments
 from scheduler.tuning.trials import Ledger
 from tests.support.devices import CPU_DEVICE
 from tests.support.products import dense_graph, spec
+from tests.support.whole import WHOLE
 
-SEEDS = int(os.environ.get("FUSEPLAN_HEAVY_PRODUCTS", "36"))  # of a long run: 2000
+SEEDS = int(os.environ.get("FUSEPLAN_HEAVY_PRODUCTS", "36" if WHOLE else "12"))  # of a long run: 2000
 TURING = specified("a100", "13.0").model_copy(update={"name": "test sm_75", "arch": "sm_75"})
 DEVICES = [CPU_DEVICE, TURING, *(specified(name, "13.0") for name in GPUS)]
 
@@ -143,6 +144,7 @@ def left_to_naive(graph: Graph, device: Device) -> list[str]:
     return found
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("device", DEVICES, ids=lambda d: d.name or d.target)
 def test_no_heavy_product_is_left_to_naive(device: Device) -> None:
     count = SEEDS if device.target == "cpu" else SEEDS // 6

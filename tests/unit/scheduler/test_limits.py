@@ -13,6 +13,7 @@ from scheduler.budget import Budget, RequestError
 from scheduler.no_plan import MemoryExceeded
 from scheduler.tune import tune
 from testing.random_graphs import Seeded, any_graph
+from tests.support.whole import WHOLE, some
 from tests.unit.scheduler.fakes import DEVICE, FakeBench, Memory, families, random_inputs, run_plan, same_bits
 from tests.unit.scheduler.test_tune import ALL, X, Y, graph_of, unmeasured_segments
 
@@ -111,10 +112,11 @@ def planned(graph: Graph, seed: int, memory_bytes: int | None) -> tuple[Plan | s
     return plan, bench
 
 
+@pytest.mark.soak
 def test_plans_within_a_limit_compute_their_graphs() -> None:
     """Random graphs, each within what its plan needs, and within three quarters of that and half, or not at all."""
     kept = refused = 0
-    for seed in range(24):
+    for seed in some(range(24), 9, "limits"):
         graph = any_graph(Seeded(seed), steps=12)
         free, _ = planned(graph, seed, None)
         assert isinstance(free, Plan)
@@ -133,5 +135,5 @@ def test_plans_within_a_limit_compute_their_graphs() -> None:
             segments = bench.segments | unmeasured_segments(graph, most=2)
             for got, right in zip(run_plan(plan, segments, inputs), interpret(graph, inputs), strict=True):
                 assert same_bits(got, right), seed
-    assert kept > 1
-    assert refused > 1
+    assert kept > 1 or not WHOLE
+    assert refused > 1 or not WHOLE

@@ -21,7 +21,7 @@ from tests.support.products import dense_graph
 from tests.support.random_products import product_graph
 from tests.unit.scheduler.fakes import random_inputs, same_bits
 
-GRAPHS = int(os.environ.get("FUSEPLAN_RANDOM_GRAPHS", "200"))
+GRAPHS = int(os.environ.get("FUSEPLAN_RANDOM_GRAPHS", "70"))
 DTYPES = (f64, f32, bf16, f16)
 # Powers take sums of magnitudes out of proportion: test_offers.py. The other two are for f16 alone.
 ELSEWHERE = {"powers", "scale-out-far", "scale-in-far"}
@@ -62,7 +62,7 @@ def test_graphs_of_every_kind(make: Callable[[Seeded], Graph]) -> None:
             if offer.numerics == "exact":
                 exact += 1
                 assert same_bits(*values), f"seed {seed}, {offer.name}\n{print_graph(both)}"
-    assert exact > 10
+    assert exact > min(GRAPHS // 20, 10)
 
 
 def test_nothing_is_offered_for_nothing() -> None:

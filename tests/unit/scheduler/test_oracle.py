@@ -19,7 +19,7 @@ from scheduler.segments.segment import extract
 from scheduler.segments.segment_mask import SegmentMask
 from testing.random_graphs import Seeded, any_graph
 from tests.support.cover_problems import Problem, cheapest
-from tests.support.whole import some
+from tests.support.whole import WHOLE, some
 from tests.unit.scheduler.test_optimistic import DEVICES, searched
 
 
@@ -28,7 +28,7 @@ from tests.unit.scheduler.test_optimistic import DEVICES, searched
 @pytest.mark.parametrize("which", ["predictions", "bounds"])
 def test_as_cheap_as_if_all_candidates_were_looked_at(device: Device, which: str) -> None:
     looked, all_ = 0, 0
-    for seed in some(range(100), 30, which):
+    for seed in some(range(100), 12, f"{which} {device.target}"):
         ledger, atoms, found = searched(any_graph(Seeded(seed), steps=30), device)
         estimate: Estimate = getattr(ledger.model, which)
         seen: set[Candidate] = set()
@@ -51,6 +51,7 @@ def test_as_cheap_as_if_all_candidates_were_looked_at(device: Device, which: str
     assert looked < 0.8 * all_
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("device", DEVICES, ids=lambda d: d.target)
 def test_out_of_time_a_cover_writes_each_tensor_once(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever it was left with: here the pieces of two covers."""
@@ -69,7 +70,7 @@ def test_out_of_time_a_cover_writes_each_tensor_once(device: Device, monkeypatch
         return solved
 
     twice = 0
-    for seed in range(60):
+    for seed in some(range(60), 20, f"time {device.target}"):
         ledger, atoms, found = searched(any_graph(Seeded(seed), steps=30), device)
         covers = CoverOracle(atoms, found, ledger, Deadline(60.0, 0.0, None, time.monotonic), 10.0)
         solve = left(covers.problem)
@@ -85,15 +86,16 @@ def test_out_of_time_a_cover_writes_each_tensor_once(device: Device, monkeypatch
         for piece in chosen:
             wanted |= atoms.reads_of(piece.members)
         assert not [t for t in written if not wanted >> t & 1], seed
-    assert twice > 20
+    assert twice > 20 or not WHOLE
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("device", DEVICES, ids=lambda d: d.target)
 def test_families_answer_the_same_whenever_they_are_asked(device: Device) -> None:
     """Also those that are not asked since they accept the whole graph."""
     assert FAMILIES.keys() >= TAKING_PARTS
     sure = 0
-    for seed in range(100):
+    for seed in some(range(100), 40, f"asked {device.target}"):
         ledger, atoms, found = searched(any_graph(Seeded(seed), steps=8), device)
         for piece, candidate in found.accepted.items():
             graph = extract(atoms, piece).graph
@@ -106,4 +108,4 @@ def test_families_answer_the_same_whenever_they_are_asked(device: Device) -> Non
         for a in range(len(atoms)):
             answer = ledger.acceptor.ask(atoms, atoms.piece(1 << a))
             assert (answer is None) == (found.whole(1 << a) is None)
-    assert sure > 100
+    assert sure > 100 or not WHOLE

@@ -42,7 +42,7 @@ def run(atoms: Atoms, found: Candidates, cover: list[SegmentMask], inputs: list[
 @pytest.mark.soak
 def test_whatever_cover_is_chosen_it_computes_the_graph() -> None:
     runs = again = others = cyclic = 0
-    for seed in some(range(80), 28):
+    for seed in some(range(80), 14):
         rng = random.Random(seed)
         atoms, found = searched(prepare(any_graph(Seeded(seed), steps=10), offers=OFFERS))
         inputs = random_inputs(atoms.graph, seed)
@@ -58,9 +58,9 @@ def test_whatever_cover_is_chosen_it_computes_the_graph() -> None:
             others += any(a >= atoms.given for a in members)
             for got, value in zip(run(atoms, found, cover, inputs), expected, strict=True):
                 assert same_bits(got, value), seed
-    assert runs > (200 if WHOLE else 70)
-    assert again > (50 if WHOLE else 14), "some compute a tensor twice"
-    assert others > (50 if WHOLE else 14), "some by an alternative"
+    assert runs > (200 if WHOLE else 30)
+    assert again > (50 if WHOLE else 0), "some compute a tensor twice"
+    assert others > (50 if WHOLE else 0), "some by an alternative"
     assert cyclic or not WHOLE, "not everything goes together"
 
 

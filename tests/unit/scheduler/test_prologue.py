@@ -34,6 +34,7 @@ from scheduler.tune import tune
 from testing.random_graphs import Seeded, any_graph
 from tests.support.constants import with_constants
 from tests.support.cover_problems import Problem, cheapest
+from tests.support.whole import WHOLE, some
 from tests.unit.scheduler.fakes import DEVICE, FakeBench, Memory, families, random_inputs, run_plan, same_bits
 from tests.unit.scheduler.test_optimistic import DEVICES, searched
 from tests.unit.scheduler.test_tune import ALL, unmeasured_segments
@@ -68,10 +69,11 @@ def test_constant_atoms_are_those_whose_cone_has_constants_alone() -> None:
     assert constant > 100
 
 
+@pytest.mark.soak
 def test_the_cheapest_cover_by_weights_computes_constants_in_the_prologue() -> None:
     """Against enumeration: a segment of constants counts a thousandth; no other one writes any."""
     several = 0
-    for seed in range(300):
+    for seed in some(range(300), 100, "weights"):
         ledger, atoms, found = searched(drawn(seed, steps=8), DEVICES[0])
         if len(atoms) > 7 or not atoms.constants & atoms.all:
             continue
@@ -91,7 +93,7 @@ def test_the_cheapest_cover_by_weights_computes_constants_in_the_prologue() -> N
         first = [c.is_prologue for c in chosen]
         assert first == sorted(first, reverse=True), "the prologue comes first"
         several += any(first)
-    assert several > 5
+    assert several > 5 or not WHOLE
 
 
 def search(
@@ -105,10 +107,11 @@ def search(
     return plan, bench
 
 
+@pytest.mark.soak
 def test_plans_with_a_prologue_compute_their_graphs_at_every_run() -> None:
     """Also at the second run, which finds what the first left, and with other values after the prologue ran again."""
     several = 0
-    for seed in range(60):
+    for seed in some(range(60), 20, "plans"):
         graph = drawn(seed)
         plan, bench = search(graph, seed, most=3)
         Plan.model_validate_json(plan.model_dump_json())
@@ -120,7 +123,7 @@ def test_plans_with_a_prologue_compute_their_graphs_at_every_run() -> None:
             for array, expected in zip(got, interpret(graph, inputs), strict=True):
                 assert same_bits(array, expected), (seed, run)
         several += bool(plan.prologue)
-    assert several > 10
+    assert several > 10 or not WHOLE
 
 
 def test_what_is_kept_shares_its_buffer_with_nothing() -> None:
@@ -211,7 +214,9 @@ def test_a_kept_buffer_that_is_shared_is_no_plan(monkeypatch: pytest.MonkeyPatch
             search(drawn(seed), seed, most=1)
         except ValidationError as error:
             failed += "which is kept for another tensor" in str(error)
-    assert failed > 3
+            if failed > 3:
+                return
+    raise AssertionError(f"{failed} plans of 60 are refused for it")
 
 
 def changed(plan: Plan, step: int, **update: object) -> dict[str, object]:

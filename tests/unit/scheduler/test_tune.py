@@ -28,6 +28,7 @@ from scheduler.tune import tune
 from scheduler.tuning.trials import Ledger
 from testing.random_graphs import Seeded, any_graph
 from tests.support.partitions import execution_order, partitions
+from tests.support.whole import WHOLE, in_turn, some
 from tests.unit.scheduler.fakes import (
     DEVICE,
     Clock,
@@ -114,8 +115,9 @@ def test_complete_search_finds_the_cheapest_cover(seed: int) -> None:
     assert plan.search_gap >= 1.0
 
 
+@pytest.mark.soak
 def test_complete_search_proves_first_schedules() -> None:
-    for seed in range(25):
+    for seed in some(range(25), 8, "proves"):
         bench = FakeBench(seed=seed, slowest=4.0)
         plan, _ = search(diamond(), bench, most=3, schedules=("only",))
         assert plan.search.complete
@@ -127,9 +129,10 @@ def test_complete_search_proves_first_schedules() -> None:
         assert plan.search_gap <= 1.011
 
 
+@pytest.mark.soak
 def test_plans_compute_their_graphs() -> None:
     several = shared = 0
-    for seed in range(80):
+    for seed in some(range(80), 25, "plans"):
         graph = any_graph(Seeded(seed), steps=14)
         bench = FakeBench(seed=seed)
         plan, _ = search(graph, bench, seconds=30.0, most=3)
@@ -142,8 +145,8 @@ def test_plans_compute_their_graphs() -> None:
         written = sum(ref.place == "tmp" for step in plan.steps for ref in step.writes)
         shared += len(temporaries) < written
         assert {p for s in plan.steps for p in s.nodes} <= set(range(len(graph.nodes)))
-    assert several > 10
-    assert shared, "some plan must reuse a buffer"
+    assert several > 10 or not WHOLE
+    assert shared or not WHOLE, "some plan must reuse a buffer"
 
 
 def unmeasured_segments(graph: Graph, **kwargs: object) -> dict[str, Graph]:
@@ -154,9 +157,10 @@ def unmeasured_segments(graph: Graph, **kwargs: object) -> dict[str, Graph]:
     return {a.segment.key: a.segment.canonical.graph for a in answers if isinstance(a, Candidate)}
 
 
+@pytest.mark.soak
 def test_more_budget_is_never_worse() -> None:
     improved = 0
-    for seed in range(6):
+    for seed in in_turn(range(6), 2, "budget"):
         times: list[float] = []
         for seconds in (5, 10, 20, 40, 80, 160, 320, 640):
             plan, _ = search(diamond(), FakeBench(seed=seed), seconds=float(seconds), most=3)
@@ -164,7 +168,7 @@ def test_more_budget_is_never_worse() -> None:
             times.append(plan.time_us)
         assert all(later <= earlier * 1.01 for earlier, later in pairwise(times)), times
         improved += times[-1] < times[0]
-    assert improved > 2
+    assert improved > (2 if WHOLE else 0), "one seed of six finds its best within the least"
 
 
 def test_same_measurements_give_the_same_plan() -> None:
