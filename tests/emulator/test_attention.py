@@ -129,6 +129,7 @@ def sizes() -> Iterator[tuple[str, Graph]]:
     yield "f16, masked", masked(1, 33, 65, 33, dtype=f16)
 
 
+@pytest.mark.turn("emulated attention")
 @pytest.mark.soak
 def test_cones_layouts_and_sizes(bench: Workbench) -> None:
     graphs = [g for i, cases in enumerate((cones(), layouts(), sizes())) for g in in_turn(cases, 1, str(i))]
@@ -136,6 +137,7 @@ def test_cones_layouts_and_sizes(bench: Workbench) -> None:
     assert not check_all(cases, bench)
 
 
+@pytest.mark.turn("emulated attention")
 @pytest.mark.soak
 def test_schedules(bench: Workbench) -> None:
     """Rows, warps and stages of all kinds; more tiles than stages, and fewer."""
@@ -170,6 +172,7 @@ def test_blanks_are_told_from_rows_and_columns() -> None:
     assert blank(lambda x: build.mul(build.where(build.le(column, row), x, inf), 2.0)) is None
 
 
+@pytest.mark.turn("emulated attention")
 def test_values_that_are_no_numbers_show_through_blanks(bench: Workbench) -> None:
     """0 times infinity, in columns that no row takes in: as the interpreter has it."""
     graph = dense_graph(

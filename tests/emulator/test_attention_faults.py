@@ -8,7 +8,7 @@ from tests.emulator.faults import Faults
 FAULTS = Faults(ATTENTION_FAULTS)
 
 
-@pytest.mark.sweep(0.2)
+@pytest.mark.sweep(0.1)
 @pytest.mark.parametrize("name", FAULTS.names)
 def test_fault_shows(name: str, drawn: frozenset[str]) -> None:
     FAULTS.check(name, drawn)

@@ -13,6 +13,7 @@ from tests.support.unfused import unfused_plan
 from tests.support.whole import few_or_all, seed
 
 
+@pytest.mark.turn("emulated ops")
 @pytest.mark.soak
 @pytest.mark.parametrize("seed", few_or_all([seed() % 3], [(seed() + 1) % 3, (seed() + 2) % 3]))
 def test_kernels_of_single_ops_are_right_on_what_they_are_given(bench: Workbench, seed: int) -> None:

@@ -38,9 +38,9 @@ from testing.rule_graphs import rule_graph
 from tests.support.absent import Collector, plan_and_emulate
 from tests.support.kernels import dense, graph_of
 from tests.support.random_reductions import reduction_graph
-from tests.support.whole import WHOLE, seed, some
+from tests.support.whole import WHOLE, in_turn, seed
 
-GRAPHS = int(os.environ.get("FUSEPLAN_RANDOM_GRAPHS", "15"))
+GRAPHS = int(os.environ.get("FUSEPLAN_RANDOM_GRAPHS", "6"))
 FIRST_SEED = 20_000 + (0 if WHOLE else seed() % 600)  # others than the tests of the CPU take; the long run has 667
 TOGETHER = 250  # random graphs that are planned before their kernels are compiled
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -82,7 +82,7 @@ def corpus() -> dict[str, Graph]:
 def test_corpus(emulator: Workbench) -> None:
     """All cases in the long run; in others some of them, and one for each family."""
     graphs = corpus()
-    drawn = {name: graphs[name] for name in (*some(graphs, 6, "corpus"), *FAMILY_CASES.values())}
+    drawn = {name: graphs[name] for name in (*in_turn(graphs, 2, "corpus"), *FAMILY_CASES.values())}
     result = plan_and_emulate(drawn, H200, emulator)
     assert not result.wrong, "\n".join(result.wrong)
     assert result.plans == len(drawn)
@@ -92,7 +92,7 @@ def test_corpus(emulator: Workbench) -> None:
 @pytest.mark.soak
 def test_examples_at_reduced_sizes(emulator: Workbench) -> None:
     """The graphs of examples/ at a hundredth of their sizes and less: whole ones are too large for the emulator."""
-    files = some((f for f in sorted(EXAMPLES.iterdir()) if f.name != "README.md"), 4, "examples")
+    files = in_turn((f for f in sorted(EXAMPLES.iterdir()) if f.name != "README.md"), 2, "examples")
     graphs = {f.name: reduced(read(f.read_text(), filename=f.name).graph) for f in files}
     result = plan_and_emulate(graphs, H200, emulator)
     assert not result.wrong, "\n".join(result.wrong)

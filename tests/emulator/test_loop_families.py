@@ -21,7 +21,7 @@ from tests.support.loop_graphs import NORMS, REDUCTIONS, THIN, TRANSPOSES, of_ev
 from tests.support.random_reductions import reduction_graph
 from tests.support.sweep import sweep
 from tests.support.views import View
-from tests.support.whole import WHOLE, some
+from tests.support.whole import WHOLE, in_turn, some
 
 FIRST, DRAWN = (3, 4) if WHOLE else (2, 1)  # schedules of each graph: of those tried first, and others
 
@@ -51,15 +51,19 @@ def kernels(graph: Graph, bench: Workbench, names: Iterable[str], seed: int) -> 
 @pytest.mark.soak
 @pytest.mark.parametrize(
     ("graphs", "families"),
-    [
-        pytest.param(REDUCTIONS, ["reduction"], id="reduction"),
-        pytest.param(NORMS, ["normalization"], id="normalization"),
-        pytest.param(TRANSPOSES, ["transpose"], id="transpose"),
-        pytest.param(THIN, ["gemv", "reduction"], id="gemv"),
-    ],
+    in_turn(
+        [
+            pytest.param(REDUCTIONS, ["reduction"], id="reduction"),
+            pytest.param(NORMS, ["normalization"], id="normalization"),
+            pytest.param(TRANSPOSES, ["transpose"], id="transpose"),
+            pytest.param(THIN, ["gemv", "reduction"], id="gemv"),
+        ],
+        2,
+        "families",
+    ),
 )
 def test_every_schedule_is_right(graphs: dict[str, Graph], families: list[str], bench: Workbench) -> None:
-    drawn = dict(some(graphs.items(), -(-len(graphs) // 3), families[0]))
+    drawn = dict(some(graphs.items(), -(-len(graphs) // 4), families[0]))
     prepared = {name: prepare(graph).graph for name, graph in drawn.items()}
     cases = [(name, g, kernels(g, bench, families, seed)) for seed, (name, g) in enumerate(prepared.items())]
     wrong = check_all(cases, bench)
@@ -69,7 +73,7 @@ def test_every_schedule_is_right(graphs: dict[str, Graph], families: list[str], 
 @pytest.mark.soak
 def test_every_dtype_is_right(bench: Workbench) -> None:
     cases: list[tuple[str, Graph, list[Kernel]]] = []
-    for name, graph in some(of_every_dtype().items(), 24, "dtypes"):
+    for name, graph in some(of_every_dtype().items(), 10, "dtypes"):
         families = (f for f in FAMILIES.values() if f.name not in ("naive", "pointwise", "aten"))
         accepting = [f for f in families if f.accepts(graph, bench.device) is None]
         assert accepting, name
@@ -79,7 +83,7 @@ def test_every_dtype_is_right(bench: Workbench) -> None:
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("dtype", [f16, f32], ids=str)
+@pytest.mark.parametrize("dtype", in_turn([f16, f32], 1, "rows"), ids=str)
 def test_rows_that_whole_vectors_do_not_divide_are_right(dtype: DType, bench: Workbench) -> None:
     """Repeated whole and element by element, padded and cropped; with a row, and a column, added to each."""
     orders = ((0, 1, 2), (0, 2, 1), (1, 0, 2))
@@ -92,7 +96,7 @@ def test_rows_that_whole_vectors_do_not_divide_are_right(dtype: DType, bench: Wo
     for columns in (3, 7, 10, 12, 33):
         specs = [spec(sizes, dtype) for sizes in ((16, columns), (columns,), (16, 1))]
         graphs[f"rows of {columns}"] = graph_of(specs, lambda x, row, column: B.mul(B.add(x, row), column))
-    prepared = {name: prepare(graph).graph for name, graph in some(graphs.items(), 8, f"rows of {dtype}")}
+    prepared = {name: prepare(graph).graph for name, graph in some(graphs.items(), 5, f"rows of {dtype}")}
     cases = [(name, g, kernels(g, bench, ["pointwise"], seed)) for seed, (name, g) in enumerate(prepared.items())]
     wrong = check_all(cases, bench)
     assert not wrong, "\n".join(wrong)
@@ -109,6 +113,6 @@ def test_what_cancels_is_noise_in_any_order(bench: Workbench) -> None:
 @pytest.mark.soak
 def test_random_graphs(bench: Workbench) -> None:
     """Cut at random places; whole plans against the interpreter."""
-    result = sweep(some(range(600, 612), 3, "random graphs"), bench, bench.device)
+    result = sweep(in_turn(range(600, 612), 1, "random graphs"), bench, bench.device)
     assert not result.wrong, "\n".join(result.wrong[:20])
-    assert {"pointwise", "reduction", "normalization"} <= result.families.keys()
+    assert {"pointwise", "reduction", "normalization"} <= result.families.keys() or not WHOLE

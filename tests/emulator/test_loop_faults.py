@@ -8,7 +8,7 @@ from tests.emulator.loop_faults import LOOP_FAULTS
 FAULTS = Faults(LOOP_FAULTS)
 
 
-@pytest.mark.sweep(0.3)
+@pytest.mark.sweep(0.15)
 @pytest.mark.parametrize("name", FAULTS.names)
 def test_fault_shows(name: str, drawn: frozenset[str]) -> None:
     FAULTS.check(name, drawn)

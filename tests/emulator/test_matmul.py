@@ -23,7 +23,7 @@ from tests.cpu.test_matmul_family import epilogues, heads, piece
 from tests.support.candidates import check_all, kernels_of, refusal
 from tests.support.products import dense_graph, einsum_graph, mlp
 from tests.support.random_products import product_graph
-from tests.support.whole import some
+from tests.support.whole import in_turn
 
 DEVICE = emulated_device()
 MATMUL = FAMILIES["matmul"]
@@ -41,9 +41,9 @@ def tensor(*sizes: int, dtype: DType = bf16, strides: tuple[int, ...] | None = N
 
 
 def assert_right(cases: Iterator[tuple[str, Graph]] | list[tuple[str, Graph]], bench: Workbench) -> None:
-    """Kernels by the first schedule of a quarter of the cases, of all in the long run, are right."""
+    """Kernels by the first schedule of a fifth of the cases, of all in the long run, are right."""
     every = list(cases)
-    drawn = some(every, ceil(len(every) / 4), every[0][0])
+    drawn = in_turn(every, ceil(len(every) / 5), every[0][0])
     found = [(name, graph, kernels_of(graph, "matmul", bench, most=1)) for name, graph in drawn]
     wrong = check_all(found, bench)
     assert not wrong, "\n".join(wrong)
@@ -55,6 +55,7 @@ def turned(x: Node) -> Node:
 
 # ---- epilogues
 @pytest.mark.soak
+@pytest.mark.turn("emulated products: epilogues")
 def test_epilogues_of_fma(bench: Workbench) -> None:
     """In f32 and f64, where operands are aligned to their elements alone."""
     assert_right([case for case in epilogues() if case[0] != "halves multiplied"], bench)
@@ -128,6 +129,7 @@ def every(x: Node, start: tuple[int, ...], step: tuple[int, ...]) -> Node:
 
 
 @pytest.mark.soak
+@pytest.mark.turn("emulated products: epilogues")
 def test_epilogues_of_tensor_cores(bench: Workbench) -> None:
     assert_right(tensor_core_epilogues(), bench)
 
@@ -192,11 +194,13 @@ def prologues() -> Iterator[tuple[str, Graph]]:
 
 
 @pytest.mark.soak
+@pytest.mark.turn("emulated products: operands")
 def test_prologues(bench: Workbench) -> None:
     assert_right(prologues(), bench)
 
 
 @pytest.mark.soak
+@pytest.mark.turn("emulated products: operands")
 def test_every_layout(bench: Workbench) -> None:
     """Both operands, the result and what is added to it either way round; aligned, so that tiles are copied."""
     cases: list[tuple[str, Graph]] = []
@@ -216,7 +220,8 @@ def test_every_layout(bench: Workbench) -> None:
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("dtype", [bf16, f32], ids=str)
+@pytest.mark.turn("emulated products: operands")
+@pytest.mark.parametrize("dtype", in_turn([bf16, f32], 1, "axes"), ids=str)
 def test_axes_in_any_order(bench: Workbench, dtype: DType) -> None:
     extents = {"t": 18, "h": 4, "d": 16, "n": 24, "b": 3}
     texts = (
@@ -259,11 +264,13 @@ def dtypes() -> Iterator[tuple[str, Graph]]:
 
 
 @pytest.mark.soak
+@pytest.mark.turn("emulated products: sizes")
 def test_dtypes(bench: Workbench) -> None:
     assert_right(dtypes(), bench)
 
 
 @pytest.mark.soak
+@pytest.mark.turn("emulated products: sizes")
 def test_sizes(bench: Workbench) -> None:
     """No product, one, a few, which stay in registers, and more; one row, one column, and rests of tiles."""
     sizes = [
@@ -320,7 +327,7 @@ def test_schedules(bench: Workbench) -> None:
     cases: list[tuple[str, Graph, list[Kernel]]] = []
     for name, graph in (("copied", copied), ("computed", computed)):
         schedules = [schedule_text("matmul", dict(zip(names, [path, *t.split(",")], strict=True))) for path, t in found]
-        cases.append((name, graph, [MATMUL.emit(graph, s, DEVICE) for s in some(schedules, 4, name)]))
+        cases.append((name, graph, [MATMUL.emit(graph, s, DEVICE) for s in in_turn(schedules, 2, name)]))
     assert not check_all(cases, bench)
 
 
@@ -374,7 +381,7 @@ def test_random_products(bench: Workbench) -> None:
     graphs = [(f"seed {seed}", product_graph(Seeded(seed))) for seed in range(30)]
     accepted = [(name, g) for name, g in graphs if MATMUL.accepts(g, DEVICE) is None]
     assert len(accepted) >= 25
-    accepted = some(accepted, 9, "random products")
+    accepted = in_turn(accepted, 4, "random products")
     kernels = [
         MATMUL.emit(g, schedules[i % len(schedules)], DEVICE)
         for i, (_, g) in enumerate(accepted)

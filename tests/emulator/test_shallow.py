@@ -70,6 +70,7 @@ def depths() -> Iterator[tuple[str, Graph]]:
             yield f"{dtype} {m} x {k} x {n}", dense_graph(specs, layer)
 
 
+@pytest.mark.turn("emulated products: few")
 @pytest.mark.soak
 def test_depths(bench: Workbench) -> None:
     assert_right(depths(), bench)
@@ -85,6 +86,7 @@ def dtypes() -> Iterator[tuple[str, Graph]]:
     )
 
 
+@pytest.mark.turn("emulated products: few")
 @pytest.mark.soak
 def test_dtypes(bench: Workbench) -> None:
     assert_right(dtypes(), bench)
@@ -103,11 +105,13 @@ def layouts() -> Iterator[tuple[str, Graph]]:
     yield "batches, turned result", einsum_graph("bmk", "bkn", "bnm", extents, bf16)
 
 
+@pytest.mark.turn("emulated products: few")
 @pytest.mark.soak
 def test_layouts(bench: Workbench) -> None:
     assert_right(layouts(), bench)
 
 
+@pytest.mark.turn("emulated products: few")
 @pytest.mark.soak
 def test_what_is_around_them(bench: Workbench) -> None:
     """Operands that are computed, infinite beyond the last product; residuals; parts of rows that go elsewhere."""
@@ -132,6 +136,7 @@ def test_what_is_around_them(bench: Workbench) -> None:
     assert_right(cases, bench)
 
 
+@pytest.mark.turn("emulated products: few")
 @pytest.mark.soak
 def test_schedules(bench: Workbench) -> None:
     """One schedule of path `shallow` for each number of warps along m and n, three of them with group=1 as well; rows

@@ -12,6 +12,7 @@ from tests.support.whole import few_or_all, in_turn
 PARTS = 4  # that the ops are computed in: a compiler takes minutes for all of f64 at once
 
 
+@pytest.mark.turn("emulated ops")
 @pytest.mark.soak
 @pytest.mark.parametrize(
     ("dtype", "family"), few_or_all([("bf16", "pointwise")], [("f32", "naive"), ("f64", "pointwise")])

@@ -21,6 +21,7 @@ from service.cli import main
 from service.cli.tensor_files import read_tensors, write_tensors
 from testing.emulated_kernels import build
 from tests.emulator.primitives import BLOCK_SUM, PRODUCT, WARP_TRANSPOSE
+from tests.support.whole import in_turn
 
 GRAPH = """fuseplan.graph 1
 in0: f32[6, 256] align 16
@@ -123,7 +124,8 @@ def test_bank_conflicts_are_counted_by_line() -> None:
     assert all(c.passes == c.least for c in BLOCK_SUM.run(sound, 0)[1].conflicts)
 
 
-@pytest.mark.parametrize("target", ["emulator", "emulator:sm_75", "emulator:sm_90a"])
+@pytest.mark.soak
+@pytest.mark.parametrize("target", in_turn(["emulator", "emulator:sm_75", "emulator:sm_90a"], 1))
 def test_every_family_passes(target: str, bench: Workbench) -> None:
     graph = parse_graph(GRAPH).graph
     device = bench.device.model_copy(update={"arch": target.partition(":")[2] or "sm_80"})

@@ -24,7 +24,7 @@ from fusion_ir.reference.sample_inputs import sample_inputs
 from tests.support.candidates import check_all, refusal, run_kernel
 from tests.support.devices import CUDA_DEVICE
 from tests.support.products import dense_graph, mlp
-from tests.support.whole import some
+from tests.support.whole import in_turn
 
 WGMMA = FAMILIES["wgmma"]
 M, K, N = 88, 136, 152
@@ -146,16 +146,18 @@ def kernels(graph: Graph, schedules: tuple[str, ...], device: Device) -> list[Ke
     return [WGMMA.emit(graph, s, device) for s in schedules]
 
 
+@pytest.mark.turn("emulated wgmma")
 @pytest.mark.soak
 def test_products_are_right(bench: Workbench) -> None:
     every = [(name, graph, s) for name, graph, schedules in CASES for s in schedules]
-    drawn = some(every, 10, "products")
+    drawn = in_turn(every, 5, "products")
     schedules = {name: tuple(s for n, _, s in drawn if n == name) for name, _, _ in drawn}
     cases = [(name, g, kernels(g, schedules[name], bench.device)) for name, g, _ in CASES if name in schedules]
     wrong = check_all(cases, bench)
     assert not wrong, "\n".join(wrong)
 
 
+@pytest.mark.turn("emulated wgmma")
 def test_first_schedules_are_right(bench: Workbench) -> None:
     """The first three schedules that a search tries: tiles are larger than the tensors, and there are few blocks."""
     graph = next(graph for name, graph, _ in CASES if name == "mlp")
@@ -252,6 +254,7 @@ def test_columns_are_what_lies_side_by_side_in_the_result() -> None:
         assert {(a.kind, a.width) for a in accesses if a.tensor == "out0"} == {("vector", 8)}
 
 
+@pytest.mark.turn("emulated wgmma")
 def test_output_strides_are_kept(bench: Workbench) -> None:
     graph = dense_graph([tensor(M, K), tensor(K, N)], build.matmul)
     (output,) = graph.outputs

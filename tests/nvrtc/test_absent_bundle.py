@@ -47,7 +47,7 @@ GRAPHS = {
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("name", [*in_turn(GRAPHS, 1), "awkward"])
+@pytest.mark.parametrize("name", in_turn([*GRAPHS, "awkward"], 1))
 def test_a_predicted_plan_is_bundled_and_launched(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -22,7 +22,7 @@ from fusion_ir.dtype import DTYPES, DType
 from fusion_ir.records import Device
 from testing.tensors import graph_of, spec
 from tests.support.devices import CUDA_DEVICE
-from tests.support.whole import WHOLE, few_or_all, some
+from tests.support.whole import WHOLE, few_or_all, in_turn
 
 DRAWN = 40 if WHOLE else 3  # kernels of each graph
 TRIES = 20  # for each: most combinations of a family's choices are none of its schedules
@@ -119,11 +119,10 @@ def test_all_families_with_kernels_are_drawn_from() -> None:
 
 @pytest.mark.soak
 @pytest.mark.parametrize("arch", ARCHITECTURES)
-@pytest.mark.parametrize("family", ON_CUDA)
-@pytest.mark.sweep(0.35)
+@pytest.mark.parametrize("family", in_turn(ON_CUDA, 2, "drawn schedules"))
 def test_what_is_emitted_compiles(family: str, arch: str, tmp_path: Path) -> None:
     device = CUDA_DEVICE.model_copy(update={"arch": arch})
-    made = some(drawn(family, device), 4, family)
+    made = in_turn(drawn(family, device), 4, family)
     assert made or arch != "sm_90a"
     builder = Builder(CudaCompiler(device), ObjectCache(tmp_path), Limits(compile_seconds=280.0, kernels_per_file=40))
     try:

@@ -87,7 +87,7 @@ def code(
     return device, {name: (WIDE[name][1], kernels[name], sass[name]) for name in kernels}
 
 
-@pytest.mark.sweep(0.4)
+@pytest.mark.sweep(0.2)
 @pytest.mark.parametrize("name", WIDE)
 def test_accesses_are_as_wide_as_the_analysis_says(
     name: str, code: tuple[Device, dict[str, tuple[Graph, Kernel, Sass]]]

@@ -63,6 +63,7 @@ def check(sass: Sass, kernel: Kernel, itemsize: int = 2, multiply: str = "HMMA")
     assert sass.count("BAR") == 2, kernel.schedule  # one in a step, one behind the last
 
 
+@pytest.mark.turn("machine code of products: copied operands")
 @pytest.mark.soak
 @pytest.mark.parametrize("target", in_turn(["a100", "l4", "h100"], 1))
 def test_a_layer(target: str, tmp_path: Path) -> None:
@@ -71,6 +72,7 @@ def test_a_layer(target: str, tmp_path: Path) -> None:
     check(machine_code(device, {"layer": kernel}, tmp_path)["layer"], kernel)
 
 
+@pytest.mark.turn("machine code of products: copied operands")
 @pytest.mark.soak
 def test_other_operands(tmp_path: Path) -> None:
     """f16; i8; operands turned; rests of tiles along every axis; results for heads."""
@@ -90,11 +92,12 @@ def test_other_operands(tmp_path: Path) -> None:
             lambda x, w, s: build.cast(build.mul(build.cast(build.matmul(x, build.permute(w, [1, 0])), f32), s), bf16),
         ),
     }
-    kernels = {name: default_kernel(graph, device) for name, graph in in_turn(graphs.items(), 2)}
+    kernels = {name: default_kernel(graph, device) for name, graph in in_turn(graphs.items(), 1)}
     for name, sass in machine_code(device, kernels, tmp_path).items():
         check(sass, kernels[name], 1 if name == "i8" else 2, "IMMA" if name == "i8" else "HMMA")
 
 
+@pytest.mark.turn("machine code of products: others")
 def test_computed_operands_are_loaded_in_whole_accesses(tmp_path: Path) -> None:
     """f32 rounded to bf16 on the way into the tile."""
     device = specified("a100", "")
@@ -108,6 +111,7 @@ def test_computed_operands_are_loaded_in_whole_accesses(tmp_path: Path) -> None:
     assert sass.shared_stores[16], "computed chunks are put down whole"
 
 
+@pytest.mark.turn("machine code of products: others")
 def test_fma_has_no_narrow_access(tmp_path: Path) -> None:
     device = specified("a100", "")
     kernel = default_kernel(layer(f32), device)
@@ -120,8 +124,9 @@ def test_fma_has_no_narrow_access(tmp_path: Path) -> None:
     assert sass.count("FFMA") >= sums * s["bk"]
 
 
+@pytest.mark.turn("machine code of products: others")
 @pytest.mark.soak
-@pytest.mark.parametrize("dtype", [bf16, f32], ids=str)
+@pytest.mark.parametrize("dtype", in_turn([bf16, f32], 1, "few"), ids=str)
 def test_few_products_stay_in_registers(dtype: DType, tmp_path: Path) -> None:
     """Whole stores of every element and nothing through shared memory; every row's loads before the loop or in one of
     its two halves, and the bias before it."""
