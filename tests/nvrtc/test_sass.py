@@ -99,6 +99,7 @@ def test_accesses_are_as_wide_as_the_analysis_says(
 
 @pytest.mark.soak
 @pytest.mark.parametrize(("family", "target", "instructions"), in_turn(PRODUCTS, 1), ids=lambda value: str(value))
+@pytest.mark.turn("machine code: epilogues and attention")
 def test_a_product_with_its_epilogue(family: str, target: str, instructions: tuple[str, ...], tmp_path: Path) -> None:
     """On tensor cores; what the epilogue reads and writes is as wide as anything else."""
     device = specified(target, "")

@@ -30,6 +30,7 @@ def multiplications(kernel: Kernel, products: int) -> int:
 
 @pytest.mark.soak
 @pytest.mark.parametrize("target", in_turn(["a100", "h100"], 1))
+@pytest.mark.turn("machine code: epilogues and attention")
 def test_attention(target: str, tmp_path: Path) -> None:
     device = specified(target, "")
     kernels = {name: ATTENTION.emit(graph, ATTENTION.space(graph, device)[0], device) for name, graph in GRAPHS.items()}

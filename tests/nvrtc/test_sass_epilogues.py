@@ -31,6 +31,7 @@ SHOWN = {
 
 
 @pytest.mark.soak
+@pytest.mark.turn("machine code: epilogues and attention")
 def test_operands_are_loaded_as_wide_as_the_kernel_says(tmp_path: Path) -> None:
     device = specified("h200", "")
     made: dict[str, Kernel] = {}

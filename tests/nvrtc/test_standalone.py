@@ -14,11 +14,10 @@ ARCHITECTURES = few_or_all(["sm_90a"], ["sm_80", "sm_120"])
 NOWHERE = {("wgmma", "sm_80"), ("wgmma", "sm_120")}
 
 
-@pytest.mark.sweep(0.35)
 @pytest.mark.soak
 @pytest.mark.skipif(shutil.which("nvcc") is None, reason="needs nvcc")
 @pytest.mark.parametrize("arch", ARCHITECTURES)
-@pytest.mark.parametrize("family", CUDA)
+@pytest.mark.parametrize("family", in_turn(CUDA, 2, "standalone"))
 def test_nvcc_takes_it(family: str, arch: str, tmp_path: Path) -> None:
     device = CUDA_DEVICE.model_copy(update={"arch": arch})
     made = sources(family, device)

@@ -8,7 +8,7 @@ import pytest
 from fusion_ir.dtype import DTYPES
 from testing.vec_harness import CTYPE, INCLUDE, Function
 from testing.vec_ops import EXACT, INEXACT, functions
-from tests.support.whole import some
+from tests.support.whole import in_turn, some
 
 nvrtc = pytest.importorskip("cupy.cuda", reason="needs cupy and NVRTC").nvrtc
 WIDTH = 4
@@ -72,13 +72,14 @@ def assert_registers_only(log: str) -> None:
     assert frames and set(frames) == {("0", "0", "0")}, log[:4000]
 
 
-@pytest.mark.parametrize("arch", ARCHS)
+@pytest.mark.soak
+@pytest.mark.parametrize("arch", in_turn(ARCHS, 3))
 def test_kernels_compile_without_spills(arch: str) -> None:
     assert_registers_only(compile_cuda(KERNELS, f"sm_{arch}", ["--ptxas-options=-v"])[1])
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("arch", ["75", "90a"])
+@pytest.mark.parametrize("arch", in_turn(["75", "90a"], 1))
 def test_every_function_compiles_without_spills(arch: str) -> None:
     drawn = some(EVERYTHING, len(EVERYTHING) // 6, arch)
     assert_registers_only(compile_cuda("".join(map(kernel, drawn)), f"sm_{arch}", ["--ptxas-options=-v"])[1])

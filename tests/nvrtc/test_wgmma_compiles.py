@@ -175,7 +175,7 @@ def products(dtype: str, columns: int) -> str:
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("part", ["all but products", "bf16", "f16"])
+@pytest.mark.parametrize("part", in_turn(["all but products", "bf16", "f16"], 1))
 def test_vocabulary_compiles(part: str, tmp_path: Path) -> None:
     sources = (
         [vocabulary()] if part == "all but products" else [products(part, n) for n in some(range(8, 257, 8), 8, part)]

@@ -52,7 +52,7 @@ class Import(NamedTuple):
 
 
 class Module(NamedTuple):
-    """What the tests below ask of a source: each is parsed once for all of them."""
+    """Facts of a source that tests below ask for: it is parsed once for all of them."""
 
     path: Path
     described: bool

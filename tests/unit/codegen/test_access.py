@@ -29,6 +29,7 @@ def widest(e: Affine, lane: object, vector: int, alignment: int) -> int:
 
 
 @pytest.mark.parametrize("seed", range(400))
+@pytest.mark.sweep(0.25)
 def test_vector_width_is_what_addresses_allow(seed: int) -> None:
     rng = random.Random(seed)
     axes = Axes()
@@ -44,6 +45,7 @@ def test_vector_width_is_what_addresses_allow(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(300))
+@pytest.mark.sweep(0.25)
 def test_digit_patterns_say_what_lanes_read(seed: int) -> None:
     """A tile repeats its first `step` lanes, a repeat holds each element for `step` lanes; anything else is "lanes"."""
     rng = random.Random(seed)
@@ -73,6 +75,7 @@ def test_digit_patterns_say_what_lanes_read(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(400))
+@pytest.mark.sweep(0.25)
 def test_groups_of_lanes_are_the_largest_that_one_address_reads(seed: int) -> None:
     """Against all addresses: no group is wrong, and none could be twice as large."""
     rng = random.Random(seed)

@@ -74,7 +74,7 @@ def deeper(frames: int, call: Callable[[], list[str]]) -> list[str]:
     return deeper(frames - 1, call) if frames else call()
 
 
-@pytest.mark.sweep(0.4)
+@pytest.mark.sweep(0.3)
 @pytest.mark.parametrize("device", [CPU_DEVICE, CUDA_DEVICE], ids=["cpu", "cuda"])
 @pytest.mark.parametrize("links", LINKS)
 def test_every_family_refuses_or_lowers_long_chains(links: str, device: Device) -> None:

@@ -33,6 +33,7 @@ NOT_ON_CPU = {"bias [N, M], transposed, and so is the result", "[M - 2, N] padde
 
 @pytest.mark.parametrize("name", BY_NAME)
 @pytest.mark.parametrize("dtype", ["f32", "f16"])
+@pytest.mark.sweep(0.3)
 def test_width_is_what_addresses_allow(dtype: str, name: str) -> None:
     operand, itemsize = BY_NAME[name], DTYPES[dtype].bytes
     along = allowed(operand, itemsize, access_bytes(CUDA_DEVICE), not operand.turned)
@@ -53,6 +54,7 @@ def test_width_is_what_addresses_allow(dtype: str, name: str) -> None:
 @pytest.mark.parametrize("name", BY_NAME)
 @pytest.mark.parametrize("dtype", ["f32", "f16", "bf16"])
 @pytest.mark.parametrize("vector_bytes", [16, 32, 64])
+@pytest.mark.sweep(0.3)
 def test_on_a_cpu_runs_are_read_by_registers(vector_bytes: int, dtype: str, name: str) -> None:
     """Vectors have as many lanes as a register has units of 4 bytes. A shorter run fills a vector of a power of two of
     lanes; where moves cannot be masked, the rest of a run is read in smaller vectors."""

@@ -17,6 +17,7 @@ from fusion_ir.core.node import Node
 from fusion_ir.dtype import bf16, f32
 from tests.support.attention import scores, tensor
 from tests.support.products import dense_graph
+from tests.support.whole import in_turn
 
 Make = Callable[..., tuple[Node, ...]]
 
@@ -67,8 +68,8 @@ def _answer(graph: Graph) -> tuple[str, ...] | str:
     return tuple(family.emit(graph, s, H200).source for s in family.space(graph, H200)[:2])
 
 
-@pytest.mark.sweep(0.4)
-@pytest.mark.parametrize("make", [_softmax, _attention, _turned, _beside, _both_ways])
+@pytest.mark.soak
+@pytest.mark.parametrize("make", in_turn([_softmax, _attention, _turned, _beside, _both_ways], 1))
 def test_attention_of_inputs_in_any_order(make: Make) -> None:
     graphs = [_reordered(make, names) for names in permutations(SPECS)]
     _forget()

@@ -22,7 +22,7 @@ from tests.support.program_runs import run_program
 from tests.support.random_reductions import reduction_graph
 from tests.support.whole import WHOLE
 
-RANDOM = settings(max_examples=60 if WHOLE else 20, deadline=None, suppress_health_check=list(HealthCheck))
+RANDOM = settings(max_examples=60 if WHOLE else 10, deadline=None, suppress_health_check=list(HealthCheck))
 
 
 @pytest.mark.soak

@@ -19,6 +19,7 @@ from fusion_ir.dtype import bf16, f32, i64
 from fusion_ir.ops import OPS, make, make_input
 from fusion_ir.reference.interpreter import interpret
 from testing.random_graphs import Maker, Seeded, whole_graph
+from tests.support.whole import WHOLE, in_turn
 
 
 def test_every_op_has_a_rule() -> None:
@@ -115,6 +116,7 @@ def test_a_value_that_lacks_an_axis_is_kept_outside_its_loop() -> None:
     assert not small.kept, "an array over the cap is computed again where it is used"
 
 
+@pytest.mark.soak
 def test_digits_are_aligned_while_that_takes_no_longer_than_a_moment(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each split pulls the whole graph again: of 160 nodes 79 times, for 4 s, before what was pulled was counted."""
     pulled: list[int] = []
@@ -127,10 +129,10 @@ def test_digits_are_aligned_while_that_takes_no_longer_than_a_moment(monkeypatch
 
     monkeypatch.setattr(Pulled, "pull", counted)
     stopped = 0
-    for seed in (0, 2, 10, 16, 22, 31, 33):
+    for seed in in_turn((0, 2, 10, 16, 22, 31, 33), 3):
         outputs = pull_outputs(whole_graph(Seeded(seed), nodes=120))
         pulled.clear()
         unify(outputs)
         assert sum(pulled) <= MAX_PULLED + 2 * max(pulled)
         stopped += sum(pulled) > MAX_PULLED
-    assert stopped >= 3
+    assert stopped >= 3 or not WHOLE

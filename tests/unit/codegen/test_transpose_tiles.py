@@ -20,6 +20,7 @@ from fusion_ir.core.graph import Graph, InputSpec, OutputSpec
 from fusion_ir.dtype import f32
 from fusion_ir.ops import make_input
 from tests.support.devices import CPU_DEVICE
+from tests.support.whole import WHOLE
 from tests.unit.codegen.test_index import value
 
 TINY = TransposeSchedule(4, "plain", 16, 16, "columns", 1)
@@ -60,8 +61,9 @@ shapes = st.sampled_from([
 ])  # fmt: skip
 
 
+@pytest.mark.soak
 @given(shapes, st.booleans(), st.sampled_from(["rows", "columns"]), st.sampled_from([16, 32]))
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=40 if WHOLE else 12, deadline=None, suppress_health_check=list(HealthCheck))
 def test_tiles_move_every_element_once(
     shape: tuple[tuple[int, ...], tuple[int, ...]], both: bool, order: str, size: int
 ) -> None:

@@ -12,6 +12,7 @@ import pytest
 from service.cli.app import main
 from service.settings import describe, load
 from tests.support.dockerfile import DOCKER, ROOT, Copy, Run, arguments, instructions, script_variables, stages
+from tests.support.whole import in_turn
 
 TARGETS = ("service", "worker", "worker-cuda")
 KNOWN = set("ARG CMD COPY ENTRYPOINT ENV EXPOSE FROM HEALTHCHECK RUN USER WORKDIR".split())
@@ -92,7 +93,8 @@ def test_a_service_begins_with_our_command(capsys: pytest.CaptureFixture[str]) -
     assert "Run the service" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("target", ["worker", "worker-cuda"])
+@pytest.mark.soak
+@pytest.mark.parametrize("target", in_turn(["worker", "worker-cuda"], 1))
 def test_a_worker_begins_with_our_module(target: str, tmp_path: Path) -> None:
     program, *rest = stages()[target].command
     assert program == "python"

@@ -21,6 +21,7 @@ from fusion_ir.reference.sample_inputs import sample_inputs
 from fusion_ir.verify import verify
 from testing.tensors import same_bits
 from tests.support.kernel_math_printer import print_dump
+from tests.support.whole import WHOLE
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 EXCERPT = (EXAMPLES / "mistral_rope_first_part.kernel_math.txt").read_text()
@@ -179,12 +180,13 @@ def test_every_prefix_of_a_whole_dump_is_refused_by_line() -> None:
     assert accepted == {first, first + ";"}
 
 
+@pytest.mark.soak
 def test_prefixes_of_the_module() -> None:
     """A cut inside a statement, or behind the first output, is refused; nothing but FormatError comes out."""
     text = print_dump(reduced(ROPE, 64))
     first_output = text.index("T31_g", text.index("%kernel_math"))
     rng = random.Random(5)
-    for _ in range(60):
+    for _ in range(60 if WHOLE else 20):
         end = rng.randrange(first_output, text.index("} // %kernel_math"))
         with pytest.raises(FormatError) as caught:
             read_kernel_math(text[:end])

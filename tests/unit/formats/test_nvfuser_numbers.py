@@ -15,6 +15,7 @@ from fusion_ir.formats.nvfuser.reader import read_nvfuser
 from fusion_ir.ops import make_input
 from fusion_ir.reference.interpreter import interpret
 from testing.tensors import same_bits, spec
+from tests.support.whole import in_turn
 
 NAMES = {"D": "Double", "F": "Float", "H": "Half", "B": "BFloat16", "I": "Int", "i": "Int32", "b": "Bool"}
 OURS = {"D": "f64", "F": "f32", "H": "f16", "B": "bf16", "I": "i64", "i": "i32", "b": "bool"}
@@ -78,7 +79,8 @@ def given(line: str, *tensors: str, scalar: str = "") -> str:
     return graph(line, *tensors, scalar=scalar).outputs[0].node.dtype.name
 
 
-@pytest.mark.parametrize("kinds", list(product(("", "[]"), repeat=2)))
+@pytest.mark.soak
+@pytest.mark.parametrize("kinds", in_turn(product(("", "[]"), repeat=2), 1))
 def test_tensors_meet_by_nvfusers_table(kinds: tuple[str, str]) -> None:
     for a, (column, b) in product(ORDER, enumerate(ORDER)):
         operands = (a + kinds[0], b + kinds[1])

@@ -210,13 +210,20 @@ ATTENTION_FAULTS: list[Fault] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("fault", ATTENTION_FAULTS)
-@pytest.mark.parametrize("dtype", [bf16, f16], ids=str)
-def test_faults_in_attention_are_found(dtype: DType, fault: Fault) -> None:
+@cache
+def prepared_attention(dtype: DType) -> tuple[Graph, list[np.ndarray], Reference]:
+    """Attention, its inputs, and what is expected of it, with which a right kernel agrees."""
     graph = attention(dtype)
     inputs = sample_inputs(graph, 3)
     expected = reference(graph, inputs)
     assert compare(evaluate(graph, inputs, other_kernel(0)), expected).ok
+    return graph, inputs, expected
+
+
+@pytest.mark.parametrize("fault", ATTENTION_FAULTS)
+@pytest.mark.parametrize("dtype", [bf16, f16], ids=str)
+def test_faults_in_attention_are_found(dtype: DType, fault: Fault) -> None:
+    graph, inputs, expected = prepared_attention(dtype)
     bad = evaluate(graph, inputs, fault)
     assert not np.array_equal(bad[0], expected.outputs[0])
     assert not compare(bad, expected).ok

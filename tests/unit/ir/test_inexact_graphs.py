@@ -1,4 +1,4 @@
-"""Over random graphs of inexact values every right kernel agrees, and wrong ones do not: 250 in every run, 3,000 where
+"""Over random graphs of inexact values every right kernel agrees, and wrong ones do not: 100 in every run, 3,000 where
 FUSEPLAN_RANDOM_GRAPHS says 2,000 or more."""
 
 import os

@@ -108,6 +108,7 @@ def compare(op: str, arrays: list[np.ndarray], names: list[str], number: Any, fi
 
 
 @pytest.mark.parametrize("op", BINARY)
+@pytest.mark.sweep(0.4)
 def test_tensors_meet_as_in_torch(op: str) -> None:
     """Every pair of dtypes, with axes and without."""
     shapes = (((3, 4), (3, 4)), ((3, 4), ()), ((), (3, 4)))
@@ -118,6 +119,7 @@ def test_tensors_meet_as_in_torch(op: str) -> None:
 
 
 @pytest.mark.parametrize("op", BINARY)
+@pytest.mark.sweep(0.4)
 def test_numbers_meet_tensors_as_in_torch(op: str) -> None:
     """Python numbers as the second operand, and as the first."""
     for name, number, shape in product(TORCH, NUMBERS, ((3, 4), ())):

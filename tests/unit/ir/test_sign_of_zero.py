@@ -103,6 +103,7 @@ def with_either_zero(graph_from_sum: Graph, total: np.ndarray) -> list[list[np.n
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize("reader", READERS)
 @pytest.mark.parametrize("total", SUMS)
+@pytest.mark.sweep(0.3)
 def test_a_sums_zero_may_have_either_sign(total: str, reader: str, dtype: str) -> None:
     x = data(DTYPES[dtype], np.random.default_rng(1))
     graph = graph_of([spec(x.shape, DTYPES[dtype])], lambda node: READERS[reader](SUMS[total](node)))
@@ -120,6 +121,7 @@ def test_a_sums_zero_may_have_either_sign(total: str, reader: str, dtype: str) -
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize("reader", [r for r in READERS if r not in ("in a sum", "behind others", "signbit")])
 @pytest.mark.parametrize("total", [s for s in SUMS if s != "sum of sums"])
+@pytest.mark.sweep(0.3)
 def test_what_is_wrong_beside_such_zeros_is_found(total: str, reader: str, dtype: str) -> None:
     x = data(DTYPES[dtype], np.random.default_rng(2))
     x[3::4] = np.abs(x[3::4])

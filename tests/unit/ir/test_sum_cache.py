@@ -95,7 +95,7 @@ def however_cut(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.parametrize("dtype", [f32, bf16], ids=str)
 @pytest.mark.parametrize("integers", [False, True])
 @pytest.mark.parametrize("name", GRAPHS)
-@pytest.mark.sweep(0.3)
+@pytest.mark.sweep(0.15)
 def test_tolerances_are_those_of_runs_that_share_nothing(
     monkeypatch: pytest.MonkeyPatch, name: str, integers: bool, dtype
 ) -> None:
@@ -106,6 +106,7 @@ def test_tolerances_are_those_of_runs_that_share_nothing(
 
 @pytest.mark.usefixtures("however_cut")
 @pytest.mark.parametrize("seed", range(40))
+@pytest.mark.sweep(0.3)
 def test_tolerances_of_random_graphs_are_those_of_runs_that_share_nothing(
     monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:

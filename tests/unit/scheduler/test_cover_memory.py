@@ -30,7 +30,7 @@ def seeds(name: str) -> list[int]:
 
 
 def differing(seeds: Iterable[int]) -> Iterator[int]:
-    """Those of the problems whose answer is not that of enumeration, one after the other."""
+    """Problems whose answer is not that of enumeration, one after the other."""
     for seed in seeds:
         problem, bytes_, limit = limited(seed)
         expected, least = cheapest_within(problem, bytes_, limit)

@@ -163,6 +163,7 @@ def test_what_is_told_of_any_segment_is_finite() -> None:
 
 def test_strange_segments_teach_something_finite() -> None:
     graphs = strange_graphs()
+    traffics = [(g, traffic_of(g)) for g in graphs]
     points = [f"f{{a={n}}}" for n in range(8)]
     for at in range(0, len(graphs), 10):
         some = graphs[at : at + 10]
@@ -173,7 +174,7 @@ def test_strange_segments_teach_something_finite() -> None:
             rows = [(g, time_us) for g, time_us in zip(some, (0.0, 1e-9, 1.0, 7.0, 1e9) * 2, strict=False)]
             learned = corrections(rows, lambda _, traffic, d=device: predicted_us(traffic, "pointwise", d, ()))
             if learned is not None:
-                factors = [learned.factor(g, traffic_of(g)) for g in graphs]
+                factors = [learned.factor(g, traffic) for g, traffic in traffics]
                 assert all(math.isfinite(f) and f > 0 for f in (*factors, learned.least))
 
 

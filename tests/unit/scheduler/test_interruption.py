@@ -143,7 +143,7 @@ def test_an_interrupt_at_every_call_gives_the_best_plan_so_far(seconds: float, a
     segments = every_segment()
     best, untold, checked = float("inf"), 0, set[tuple[str, ...]]()
     every = range(1, total.count, 3 if after else 1)  # the first is the reading of the clock with which a search begins
-    for at in some(every, max(len(every) // 15, 14), f"{seconds} {after}"):
+    for at in some(every, max(len(every) // 60, 10), f"{seconds} {after}"):
         plan = search(Calls(at, after), seconds)
         untold += not any(r.text == INTERRUPTED for r in plan.reasons)
         entries = tuple(step.entry for step in plan.steps)

@@ -62,6 +62,7 @@ def _operations(spelling: Spelling, dtype: DType, device: Device, rank: int = RA
 @pytest.mark.parametrize("device", [CPU_DEVICE, specified("h200", "13.0")], ids=lambda d: d.target)
 @pytest.mark.parametrize("dtype", [f32, bf16], ids=str)
 @pytest.mark.parametrize("name", SPELLINGS)
+@pytest.mark.sweep(0.4)
 def test_what_changes_at_every_run_is_multiplied_in_the_cheapest_order(name: str, dtype: DType, device: Device) -> None:
     as_given = 2 * 2 * ROWS * RANK * MIDDLE
     assert 20 * _operations(SPELLINGS[name], dtype, device) < as_given

@@ -19,6 +19,7 @@ from scheduler.tuning.proposals import proposals
 from scheduler.tuning.schedule_space import ScheduleSpace
 from scheduler.tuning.trials import NEAR_BOUND, PATIENCE, Ledger
 from tests.support.kernels import dense, graph_of
+from tests.support.whole import in_turn
 from tests.unit.scheduler.fakes import DEVICE, FakeBench, FakeFamily, Memory, families
 
 FEW: Choices = {"lanes": (16, 32, 64), "store": ("stream", "plain"), "ahead": (0, 1)}
@@ -72,9 +73,12 @@ def test_nothing_to_choose() -> None:
     assert proposals(space({}), {}, 4, 0) == []
 
 
-@pytest.mark.parametrize("propose", [PROPOSERS["fuseplan"], PROPOSERS["tpe"]], ids=["fuseplan", "tpe"])
-def test_regret_is_less_than_that_of_chance(propose: Proposer) -> None:
+@pytest.mark.soak
+@pytest.mark.turn("more than chance")
+@pytest.mark.parametrize("name", in_turn(["fuseplan", "tpe"], 1))
+def test_regret_is_less_than_that_of_chance(name: str) -> None:
     """At 40 trials of 768."""
+    propose = PROPOSERS[name]
     best = min(map(seconds, points(MANY)))
     ours, chance = list[float](), list[float]()
     for seed in range(12):

@@ -106,6 +106,7 @@ def test_first_plans_in_little_time_write_out_little(graph: Callable[[], Graph])
     assert plan.time_us is not None
 
 
+@pytest.mark.turn("small ops with time")
 def test_where_time_is_left_kernels_are_those_of_a_search_with_enough() -> None:
     graph = products([f32], [build.relu])
     little, some, enough = (
@@ -117,6 +118,7 @@ def test_where_time_is_left_kernels_are_those_of_a_search_with_enough() -> None:
     assert any("rows=8" in s for s in some)
 
 
+@pytest.mark.turn("small ops with time")
 def test_tiles_are_turned_in_registers_where_there_is_time() -> None:
     """One element after the other otherwise: that takes compilers a quarter."""
     little, some, enough = ({s.family for s in planned(turned(), seconds)[0].steps} for seconds in (0.2, 3.0, 11.0))

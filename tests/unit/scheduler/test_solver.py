@@ -23,7 +23,7 @@ PROBLEMS = 1000
 
 
 def seeds(most: int, name: str) -> list[int]:
-    """Of the first `most` problems three in ten, drawn for the test of this name; all in the long run."""
+    """Three in ten of the first `most` problems, drawn for the test of this name; all in the long run."""
     return some(range(most), most * 3 // 10, name)
 
 
