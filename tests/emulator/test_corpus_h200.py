@@ -79,6 +79,7 @@ def corpus() -> dict[str, Graph]:
 
 @pytest.mark.soak
 @pytest.mark.timeout(900)
+@pytest.mark.turn("emulated plans")
 def test_corpus(emulator: Workbench) -> None:
     """All cases in the long run; in others some of them, and one for each family."""
     graphs = corpus()
@@ -90,6 +91,7 @@ def test_corpus(emulator: Workbench) -> None:
 
 
 @pytest.mark.soak
+@pytest.mark.turn("emulated plans")
 def test_examples_at_reduced_sizes(emulator: Workbench) -> None:
     """The graphs of examples/ at a hundredth of their sizes and less: whole ones are too large for the emulator."""
     files = in_turn((f for f in sorted(EXAMPLES.iterdir()) if f.name != "README.md"), 2, "examples")
@@ -101,6 +103,7 @@ def test_examples_at_reduced_sizes(emulator: Workbench) -> None:
 
 @pytest.mark.soak
 @pytest.mark.timeout(7200)
+@pytest.mark.turn("emulated plans")
 def test_random_graphs(emulator: Workbench, capsys: pytest.CaptureFixture[str]) -> None:
     made = (
         (f"{kind.__name__} {number}", kind(Seeded(number)))

@@ -62,6 +62,7 @@ def kernels(graph: Graph, bench: Workbench, names: Iterable[str], seed: int) -> 
         "families",
     ),
 )
+@pytest.mark.turn("emulated loops: schedules")
 def test_every_schedule_is_right(graphs: dict[str, Graph], families: list[str], bench: Workbench) -> None:
     drawn = dict(some(graphs.items(), -(-len(graphs) // 4), families[0]))
     prepared = {name: prepare(graph).graph for name, graph in drawn.items()}
@@ -71,6 +72,7 @@ def test_every_schedule_is_right(graphs: dict[str, Graph], families: list[str], 
 
 
 @pytest.mark.soak
+@pytest.mark.turn("emulated loops: dtypes")
 def test_every_dtype_is_right(bench: Workbench) -> None:
     cases: list[tuple[str, Graph, list[Kernel]]] = []
     for name, graph in some(of_every_dtype().items(), 10, "dtypes"):
@@ -84,6 +86,7 @@ def test_every_dtype_is_right(bench: Workbench) -> None:
 
 @pytest.mark.soak
 @pytest.mark.parametrize("dtype", in_turn([f16, f32], 1, "rows"), ids=str)
+@pytest.mark.turn("emulated loops: dtypes")
 def test_rows_that_whole_vectors_do_not_divide_are_right(dtype: DType, bench: Workbench) -> None:
     """Repeated whole and element by element, padded and cropped; with a row, and a column, added to each."""
     orders = ((0, 1, 2), (0, 2, 1), (1, 0, 2))
@@ -111,6 +114,7 @@ def test_what_cancels_is_noise_in_any_order(bench: Workbench) -> None:
 
 
 @pytest.mark.soak
+@pytest.mark.turn("emulated loops: schedules")
 def test_random_graphs(bench: Workbench) -> None:
     """Cut at random places; whole plans against the interpreter."""
     result = sweep(in_turn(range(600, 612), 1, "random graphs"), bench, bench.device)

@@ -306,6 +306,7 @@ def test_sizes(bench: Workbench) -> None:
 
 # ---- schedules
 @pytest.mark.soak
+@pytest.mark.turn("emulated products: schedules")
 def test_schedules(bench: Workbench) -> None:
     """Tiles, steps, stages and warps of all kinds, on operands that are copied and on one that is computed."""
     copied = dense_graph(
@@ -377,6 +378,7 @@ def test_what_is_refused() -> None:
 
 # ---- anything
 @pytest.mark.soak
+@pytest.mark.turn("emulated products: schedules")
 def test_random_products(bench: Workbench) -> None:
     graphs = [(f"seed {seed}", product_graph(Seeded(seed))) for seed in range(30)]
     accepted = [(name, g) for name, g in graphs if MATMUL.accepts(g, DEVICE) is None]
