@@ -30,7 +30,7 @@ ON_CUDA = {"pointwise", "transpose", "reduction", "normalization", "gemv", "matm
 
 DRAWN = "sm_90a"  # the architecture that random graphs are compiled for
 WITH_MANY = ("sm_80", "sm_90a", "sm_120")
-WITH_FEW = ("sm_75", "sm_86", "sm_89", "sm_100a")
+ARCHITECTURES = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90a", "sm_100a", "sm_120")
 
 
 def graphs_of_every_dtype() -> list[Graph]:
@@ -107,13 +107,13 @@ def compiled(arch: str, made: list[Kernel], folder: Path) -> list[Binary]:
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("arch", [*in_turn(WITH_MANY, 1), *in_turn(WITH_FEW, 1)])
+@pytest.mark.parametrize("arch", ARCHITECTURES)
 def test_every_kernel_compiles(arch: str, tmp_path: Path) -> None:
-    """All kernels in the long run; in others a twelfth of them on one of three architectures, one of each family on one
-    of the rest."""
+    """All kernels in the long run; in others a twelfth of them on one of three architectures, one of each family on the
+    rest."""
     made = kernels(device_of(arch), drawn=arch == DRAWN)
     assert {k.family for k in made} == ON_CUDA
-    if arch in WITH_MANY:
+    if arch in in_turn(WITH_MANY, 1):
         made = some(made, len(made) // 12, arch)
     elif not WHOLE:
         made = [k for f in sorted(ON_CUDA) for k in some((k for k in made if k.family == f), 3, f"{arch} {f}")[1:2]]
