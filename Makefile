@@ -1,13 +1,13 @@
 # Every target sets up what it needs, so that `make demo` or `make test` alone works in a fresh clone.
 #   PYTHON=python3.12   interpreter for a new environment          VENV=folder   where that environment lives
-#   JOBS=2              processes that run the tests of `make test`
+#   JOBS=3              processes that run the tests of `make test`: one more than two cores, as many tests wait
 #   GPU_JOBS=8          and those of `make test-gpu`, where its interpreter has pytest-xdist
 #   ARGS="..."          passed on to the program of the target, e.g. make test ARGS="tests/unit -x"
 
 PYTHON ?= python3
 VENV ?= .venv
 ARGS ?=
-JOBS ?= 2
+JOBS ?= 3
 GPU_JOBS ?= 8
 
 BIN := $(VENV)/bin

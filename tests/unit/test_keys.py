@@ -45,7 +45,7 @@ def shown(key: str) -> str:
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("topic", in_turn([*TOPICS, "examples"], 2))
+@pytest.mark.parametrize("topic", [*in_turn(TOPICS, 1), "examples"])
 def test_keys_are_what_they_were(topic: str, golden: Callable[[str, str], None]) -> None:
     lines: list[str] = []
     for name, graph in graphs(topic):

@@ -1,6 +1,6 @@
 """Processes killed at random moments lose nothing that was acknowledged, and their jobs end with right plans.
 
-3 kills in every run, on SQLite or on PostgreSQL by its seed; `make soak` sets FUSEPLAN_KILLS to 200. With
+2 kills in every run, on SQLite or on PostgreSQL by its seed; `make soak` sets FUSEPLAN_KILLS to 200. With
 FUSEPLAN_KILLS_PAGE, a page with the counts is written there. Needs a C++ compiler.
 """
 
@@ -14,7 +14,7 @@ import pytest
 from tests.support.kills import Killer, Tally
 from tests.support.whole import in_turn
 
-KILLS = int(os.environ.get("FUSEPLAN_KILLS", "3"))
+KILLS = int(os.environ.get("FUSEPLAN_KILLS", "2"))
 PAGE = os.environ.get("FUSEPLAN_KILLS_PAGE")
 SEED = 200
 
