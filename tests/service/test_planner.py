@@ -12,11 +12,13 @@ from fusion_ir import building as build
 from fusion_ir.core.named import NamedGraph
 from fusion_ir.formats import read
 from fusion_ir.ops import make_input
-from fusion_ir.records import Ceilings, Device, Numerics
+from fusion_ir.records import Ceilings, Device, Measurement, Numerics, Status
+from fusion_ir.text.printing import print_graph
 from scheduler.budget import Budget
 from service.planning import planner
 from service.planning import search as searching
 from tests.support.kernels import dense, graph_of
+from tests.support.stored_plans import DEVICE, chain, sha
 from tests.support.whole import in_turn
 from tuning_db.store import Store
 
@@ -71,19 +73,26 @@ def test_a_plan_timed_under_another_compiler_is_measured_again(tmp_path: Path, m
     assert after.plan.search.measured > 0 or after.plan.spread is not None, "kernels or, where it is busy, the whole"
 
 
-@pytest.mark.turn("planner")
 def test_what_is_asked_about_others_belongs_to_no_graph(tmp_path: Path) -> None:
     """Segments of other graphs say what to try first: they are no part of this one for that."""
-    cache, other = ObjectCache(tmp_path / "cache"), "f" * 64
-    named = read(EXAMPLE.read_text(), filename=EXAMPLE.name)
+    segment, one, other = chain(), "e" * 64, "f" * 64
+    row = Measurement(
+        segment_key=sha(print_graph(segment)),
+        device_key=DEVICE.class_key,
+        family="pointwise",
+        schedule="s",
+        status=Status.ok,
+        samples_us=(3.0,),
+        race="race",
+    )
     with Store(f"sqlite:///{tmp_path / 'plans.db'}") as store:
-        plan = planner.plan_graph(named, "cpu", Budget(4.0), store, cache).plan  # of 1 s, whole plans are timed alone
-        step = plan.steps[0]
-        costs = searching.StoredCosts(store, plan.device.class_key, other)
-        assert costs.others(step.family)
+        store.devices.put(DEVICE)
+        searching.StoredCosts(store, DEVICE.class_key, one).record(segment, [row])
+        costs = searching.StoredCosts(store, DEVICE.class_key, other)
+        assert [tuned.times for tuned in costs.others("pointwise")] == [{"s": 3.0}]
         assert store.segments.of(other) == []
-        assert costs.known(step.segment_key)
-        assert store.segments.of(other) == [step.segment_key]
+        assert costs.known(row.segment_key)
+        assert store.segments.of(other) == [row.segment_key]
 
 
 @pytest.mark.turn("planner")
