@@ -94,7 +94,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for name, of in sweeps.items():
         marker = of[0].get_closest_marker("sweep")
         assert marker is not None
-        left |= {*of} - {*some(of, ceil(marker.args[0] * len(of)), name)}
+        count = ceil(marker.args[0] * len(of))
+        left |= {*of} - {*(some if count > 2 else in_turn)(of, count, name)}  # of three, any has its turn
     for name, tests in turns.items():
         drawn = in_turn(sorted(tests), 1, name)
         left.update(item for test, of in tests.items() if test not in drawn for item in of)

@@ -86,7 +86,10 @@ def outcomes(folder: Path, breaks: str, *options: str) -> tuple[dict[str, str], 
         "FUSEPLAN_GPU_RESULTS": str(folder / "results.json"),
         "FUSEPLAN_COMMIT": "abc",
     }
-    plugins = ["-p", "stand_in", "-p", "tests.gpu.conftest", "-p", "no:cacheprovider", "--import-mode=importlib"]
+    plugins = ["-p", "stand_in", "-p", "tests.gpu.conftest", "--import-mode=importlib"]
+    plugins += [
+        f"-pno:{name}" for name in ("cacheprovider", "schemathesis", "anyio", "logging")
+    ]  # take seconds to import
     command = [sys.executable, "-m", "pytest", "-q", *plugins, *options, "tests/gpu"]
     ran = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, check=False, timeout=120)
     assert ran.returncode == 1, ran.stdout + ran.stderr

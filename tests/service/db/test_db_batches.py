@@ -298,6 +298,7 @@ def test_what_graphs_have_in_common(queue: Store) -> None:
     assert queue.batches.sharing("unknown").used == 0
 
 
+@pytest.mark.sweep(0.5)
 def test_submitting_finishing_and_cancelling_at_once_loses_no_item(store: Store) -> None:
     """Neither by a deadlock, nor between the look at an operation and its end."""
     over = threading.Event()

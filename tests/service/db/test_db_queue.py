@@ -240,7 +240,7 @@ def test_text_that_a_database_cannot_hold(queue: Operations) -> None:
     assert queue.finish(job.id, "w", held.token, error="\ud800")
 
 
-@pytest.mark.soak
+@pytest.mark.sweep(0.5)
 def test_processes_lose_no_job_and_do_none_twice(store: Store, url: str, worker: Worker) -> None:
     count, processes = (500, 4) if WHOLE else (300, 3)
     jobs = [store.queue.submit("tune", str(n)) for n in range(count)]
@@ -260,6 +260,7 @@ def test_processes_lose_no_job_and_do_none_twice(store: Store, url: str, worker:
     assert final.result == f"{final.owner}: 7"
 
 
+@pytest.mark.sweep(0.5)
 def test_a_killed_worker_loses_its_job_to_another(store: Store, url: str, worker: Worker) -> None:
     job = store.queue.submit("tune", "1")
     killed = worker("hold", url, "w1")
@@ -277,6 +278,7 @@ def test_a_killed_worker_loses_its_job_to_another(store: Store, url: str, worker
     assert store.queue.finish(job.id, "w2", 2, result="right")
 
 
+@pytest.mark.sweep(0.5)
 def test_a_stale_process_writes_nothing(store: Store, url: str, worker: Worker) -> None:
     job = store.queue.submit("tune", "1")
     stale = worker("hold", url, "w1")
@@ -291,7 +293,7 @@ def test_a_stale_process_writes_nothing(store: Store, url: str, worker: Worker) 
     assert (after.owner, after.progress, after.result, after.state) == ("w2", "", None, "running")
 
 
-@pytest.mark.soak
+@pytest.mark.sweep(0.5)
 def test_acknowledged_rows_survive_a_kill(store: Store, url: str, worker: Worker) -> None:
     for turn in range(3 if WHOLE else 2):
         process = worker("write", url, f"f{turn}")

@@ -271,7 +271,7 @@ def test_a_database_that_goes_away_is_an_error_not_a_miss(store: Store, url: str
         store.plans.resolve(samples.request())
 
 
-@pytest.mark.soak
+@pytest.mark.sweep(0.5)
 def test_processes_that_create_one_database_at_once(url: str, worker: Callable[..., "subprocess.Popen[str]"]) -> None:
     processes = [worker("create", url, "") for _ in range(4 if WHOLE else 3)]
     for process in processes:
