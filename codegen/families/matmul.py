@@ -81,7 +81,7 @@ class Matmul:
         if reject := not_pointwise(segment, KINDS):
             return reject
         reached = dependents(segment, node)
-        if reached == {node} and node.dtype == sum_dtype(node):
+        if len(reached) == 1 and node.dtype == sum_dtype(node):
             return Reject("computes nothing of the product: a library call alone does it")
         if reject := beside(segment, reached) or too_much(segment):
             return reject
