@@ -95,7 +95,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         marker = of[0].get_closest_marker("sweep")
         assert marker is not None
         count = ceil(marker.args[0] * len(of))
-        left |= {*of} - {*(some if count > 2 else in_turn)(of, count, name)}  # of three, any has its turn
+        draw = some if count > 2 else in_turn  # `some` takes the first and the last: of two, the others had no turn
+        left |= {*of} - {*draw(of, count, name)}
     for name, tests in turns.items():
         drawn = in_turn(sorted(tests), 1, name)
         left.update(item for test, of in tests.items() if test not in drawn for item in of)

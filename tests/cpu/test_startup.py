@@ -15,7 +15,7 @@ from fusion_ir.formats import read
 from scheduler.budget import Budget
 from service.planning.planner import plan_graph
 from tests.cpu.test_command_line import GRAPH
-from tests.support.whole import in_turn
+from tests.support.whole import WHOLE, in_turn
 from tuning_db.store import Store
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -101,6 +101,9 @@ def test_a_hit_loads_nothing_of_searches_or_servers(planned_home: Path) -> None:
     for arguments in in_turn((["explain", key], ["trials", key], ["devices", "--target", "cpu"]), 1, "models"):
         _, loaded = run(home, *arguments)
         assert loaded & {*others, *OF_FORMATS} == set(), arguments
+    if WHOLE:  # a search takes seconds
+        _, loaded = run(home, "tune", graph, "--seconds", "1", "--continue", "--json")
+        assert {"scheduler.tune", "codegen.workbench.workbench"} <= loaded, "this one searched"
 
 
 def test_a_hit_starts_no_process(planned_home: Path) -> None:
