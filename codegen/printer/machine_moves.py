@@ -11,6 +11,9 @@ from codegen.lowering.access import Pattern
 # Lanes and bytes of an element: VEC_MASKED_MOVES.
 MASKED_MOVES = frozenset({(16, 1), (8, 2), (16, 2), (4, 4), (8, 4), (16, 4), (2, 8), (4, 8), (8, 8)})
 MASKED_BYTES = 64  # of a register, where moves can be masked
+# VEC_WIDE_MASKED_MOVES: of registers of 32 bytes, where the number of lanes is known at run time alone.
+WIDE_MASKED_MOVES = frozenset({(8, 4), (4, 8)})
+WIDE_MASKED_BYTES = 32
 
 
 def register_lanes(itemsize: int, register_bytes: int) -> int:
@@ -61,6 +64,7 @@ def moved_across(along: int, lanes: int, itemsize: int, register_bytes: int, *, 
     cut: the last tile is shorter."""
     block = register_lanes(itemsize, register_bytes)
     whole = not cut and along % block == 0 and lanes % block == 0
-    if whole or (register_bytes == MASKED_BYTES and (block, itemsize) in MASKED_MOVES):
+    masked = {MASKED_BYTES: MASKED_MOVES, WIDE_MASKED_BYTES: WIDE_MASKED_MOVES}.get(register_bytes, ())
+    if whole or (block, itemsize) in masked:
         return {block}
     return {block, 1} if along >= block else {1}
