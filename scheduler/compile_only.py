@@ -51,6 +51,8 @@ def _first(candidate: Candidate, ledger: Ledger) -> list[Kernel]:
     family = pending[0][0] if pending else ""
     found: dict[object, Kernel] = {}
     for variant in [v for v in pending if v[0] == family]:
+        if variant not in pending:
+            break  # so many before it could not be lowered that the family was left
         try:
             kernel = ledger.kernel(candidate, variant)
         except EmitError as e:

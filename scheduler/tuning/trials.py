@@ -350,10 +350,9 @@ class Ledger:
         return entry.winner or next(iter(entry.pending), None)
 
     def prefer(self, candidate: Candidate, variant: Variant) -> None:
-        """Makes a pending variant the next to be tried."""
+        """Makes a variant the next to be tried, though its family was left since others of it could not be lowered."""
         pending = self.logs.open(candidate).pending
-        pending.remove(variant)
-        pending.insert(0, variant)
+        pending[:] = [variant, *(v for v in pending if v != variant)]
 
     def failures(self, candidate: Candidate) -> list[Measurement]:
         """Measurements of variants that were tried on the candidate and did not pass."""

@@ -5,13 +5,17 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from codegen.hardware.gpus import specified
-from codegen.kernel import Kernel
+from codegen.kernel import EmitError, Kernel
+from codegen.schedule import Variant
 from codegen.toolchain.compiler import Binary, Failure
 from fusion_ir.core.graph import Graph
 from fusion_ir.ops import make, make_input
 from fusion_ir.records import CompileReport, Plan, Status
+from scheduler import compile_only
 from scheduler.budget import Budget
+from scheduler.segments.enumeration import Candidate
 from scheduler.tune import tune
+from scheduler.tuning.trials import ALIKE, Ledger
 from tests.support.absent import Collector, Forgetful
 from tests.support.kernels import dense, graph_of
 
@@ -84,3 +88,21 @@ def test_where_all_spill_the_least_is_taken() -> None:
     plan, asked = planned({i: spilling(spilled) for i, spilled in enumerate((40, 16, 8, 24))})
     assert plan.steps[0].schedule == asked[2]
     assert plan.steps[0].report == spilling(8)
+
+
+def test_what_compiles_is_chosen_where_its_neighbours_cannot_be_lowered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So many schedules of a family are refused that the others are not tried any more; those that were lowered before
+    are there to be chosen all the same."""
+    lowered = list[str]()
+    kernel = Ledger.kernel
+
+    def some(self: Ledger, candidate: Candidate, variant: Variant) -> Kernel:
+        if len(lowered) >= 2 and variant[1] not in lowered:
+            raise EmitError("too long")
+        lowered.append(variant[1])
+        return kernel(self, candidate, variant)
+
+    monkeypatch.setattr(compile_only, "COMPILED", ALIKE + 2)
+    monkeypatch.setattr(Ledger, "kernel", some)
+    plan, order = planned({1: SOUND})
+    assert plan.steps[0].schedule in order[:2]
