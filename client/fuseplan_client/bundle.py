@@ -21,13 +21,14 @@ class BundleError(OSError):
 @dataclass(frozen=True)
 class Bundle:
     """A plan with its binaries, by sha256. key: the plan's own sha256. verified: what its maker says was checked of it,
-    in sentences."""
+    in sentences. executor: sha256 and bytes of what runs the steps of a plan for the CPU."""
 
     key: str
     plan: Plan
     binaries: dict[str, bytes]
     names: Names
     verified: str = ""
+    executor: tuple[str, bytes] | None = None
 
 
 def read_bundle(folder: Path | str) -> Bundle:
@@ -49,7 +50,9 @@ def read_bundle(folder: Path | str) -> Bundle:
     key = hashlib.sha256(body).hexdigest()
     if about is None:
         return Bundle(key, plan, binaries, Names.plain(len(plan.inputs), len(plan.outputs)))
-    return Bundle(key, plan, binaries, _names(place / ABOUT, about, key, plan), str(about.get("verified", "")))
+    names, verified = _names(place / ABOUT, about, key, plan), str(about.get("verified", ""))
+    sha = about.get("executor")
+    return Bundle(key, plan, binaries, names, verified, (sha, _binary(place, sha)) if sha else None)
 
 
 def _names(file: Path, about: Any, key: str, plan: Plan) -> Names:

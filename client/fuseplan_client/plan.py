@@ -7,6 +7,7 @@ from typing import Any
 
 WIRE_VERSION = 1
 PLACES = ("in", "out", "tmp")
+TARGETS = ("cuda", "cpu")
 ITEM_BYTES = {
     "f64": 8, "f32": 4, "f16": 2, "bf16": 2, "f8e4m3": 1, "f8e5m2": 1,
     "i64": 8, "i32": 4, "i16": 2, "i8": 1, "u8": 1, "bool": 1,
@@ -15,6 +16,7 @@ ITEM_BYTES = {
 ALIGNMENT = 256  # of temporaries
 
 Three = tuple[int, int, int]
+ONE: Three = (1, 1, 1)
 
 
 class PlanError(ValueError):
@@ -74,7 +76,7 @@ class Buffer:
 class Step:
     """One launch, or one call of a library, whose description is then the binary. args: reads, of which there are
     `reads`, writes, scratch. prologue: the step runs once for each version of the constants, before all steps that are
-    not of the prologue."""
+    not of the prologue. tasks: of a step on a CPU, how often its entry is called."""
 
     binary: str
     entry: str
@@ -86,19 +88,24 @@ class Step:
     tensor_maps: tuple[TensorMap, ...]
     reads: int = 0
     prologue: bool = False
+    tasks: int = 1
 
 
 @dataclass(frozen=True)
 class Plan:
-    """A plan for one architecture of CUDA devices. aliases: outputs that no step writes, and the input or output that
-    each of them is."""
+    """A plan for devices of one architecture. target: "cuda" or "cpu". aliases: outputs that no step writes, and the
+    input or output that each of them is. features: flags that a CPU must have. threads: that its times were measured
+    with."""
 
+    target: str
     arch: str
     inputs: tuple[Tensor, ...]
     outputs: tuple[Tensor, ...]
     buffers: tuple[Buffer, ...]
     steps: tuple[Step, ...]
     aliases: tuple[tuple[int, Ref], ...]
+    features: tuple[str, ...] = ()
+    threads: int = 1
 
     @property
     def once(self) -> int:
@@ -118,15 +125,18 @@ def read_plan(body: Mapping[str, Any]) -> Plan:
         if body["wire_version"] != WIRE_VERSION:
             raise PlanError(f"expected a plan of wire version {WIRE_VERSION}, got {body['wire_version']}")
         target = body["device"]["target"]
-        if target != "cuda":
-            raise PlanError(f'expected a plan for a device of target "cuda", got {target!r}')
+        if target not in TARGETS:
+            raise PlanError(f"expected a plan for a device of target {' or '.join(TARGETS)}, got {target!r}")
         plan = Plan(
+            target,
             str(body["device"]["arch"]),
             tuple(_tensor(t) for t in body["inputs"]),
             tuple(_tensor(t) for t in body["outputs"]),
             tuple(Buffer(int(b["bytes"]), bool(b.get("kept", False))) for b in body["buffers"]),
             tuple(_step(s) for s in body["steps"]),
             tuple((int(i), _ref(r)) for i, r in body.get("aliases", ())),
+            tuple(str(flag) for flag in body["device"].get("features", ())),
+            int(body["device"].get("units", 1)) if target == "cpu" else 1,
         )
     except (KeyError, TypeError, IndexError) as e:
         raise PlanError(f"the plan lacks {e}" if isinstance(e, KeyError) else f"the plan is malformed: {e}") from e
@@ -152,9 +162,9 @@ def _step(s: Mapping[str, Any]) -> Step:
         s["binary"],
         s["entry"],
         tuple(_ref(r) for r in refs),
-        _three(s["grid"]),
-        _three(s["block"]),
-        int(s["shared_bytes"]),
+        _three(s.get("grid", ONE)),
+        _three(s.get("block", ONE)),
+        int(s.get("shared_bytes", 0)),
         tuple(s.get("libraries", ())),
         tuple(
             TensorMap(
@@ -170,6 +180,7 @@ def _step(s: Mapping[str, Any]) -> Step:
         ),
         len(s["reads"]),
         bool(s.get("prologue", False)),
+        int(s.get("tasks", 1)),
     )
 
 

@@ -9,6 +9,9 @@ import ctypes
 from dataclasses import dataclass
 from typing import Any
 
+from fuseplan_client.plan import Tensor
+
+STANDS_IN = {"bf16": "u16", "f8e4m3": "u8", "f8e5m2": "u8"}  # for what CuPy and NumPy lack
 CUDA_DEVICES = (2, 13)  # kDLCUDA, kDLCUDAManaged
 # (code, bits): kDLInt 0, kDLUInt 1, kDLFloat 2, kDLBfloat 4, kDLBool 6, kDLFloat8_e4m3fn 10, kDLFloat8_e5m2 12
 DLPACK_TYPES = {
@@ -73,7 +76,7 @@ def view(tensor: Any) -> View:
         kind = int(tensor.__dlpack_device__()[0])
         if kind not in CUDA_DEVICES:
             raise TypeError(f"expected a tensor on a CUDA device, got one on a DLPack device of type {kind}")
-        return _by_dlpack(tensor)
+        return of_capsule(tensor.__dlpack__(stream=-1))  # -1: the producer is not to wait for anybody
     raise TypeError(f"expected a tensor with __cuda_array_interface__ or DLPack, got {type(tensor).__name__}")
 
 
@@ -85,8 +88,9 @@ def _by_interface(interface: dict[str, Any]) -> View:
     return View(int(interface["data"][0] or 0), shape, dtype, steps)
 
 
-def _by_dlpack(tensor: Any) -> View:
-    capsule = tensor.__dlpack__(stream=-1)  # -1: the producer is not to wait for anybody
+def of_capsule(capsule: Any) -> View:
+    """The address and layout of the tensor in a DLPack capsule. Raises TypeError for one of a type that plans do not
+    know."""
     found = _Tensor.from_address(_pointer(capsule, b"dltensor"))
     key = (found.dtype.code, found.dtype.bits)
     if key not in DLPACK_TYPES or found.dtype.lanes != 1:
@@ -95,6 +99,21 @@ def _by_dlpack(tensor: Any) -> View:
     strides = tuple(found.strides[: found.rank]) if found.rank and found.strides else dense(shape)
     address = int(found.data or 0) + int(found.byte_offset)
     return View(address, shape, DLPACK_TYPES[key], strides, int(found.device.number))
+
+
+def as_planned(found: View, spec: Tensor | None) -> View:
+    """The view, where unsigned integers count as the plan's dtype if a package lacks that and has them instead."""
+    if spec is None or STANDS_IN.get(spec.dtype) != found.dtype:
+        return found
+    return View(found.address, found.shape, spec.dtype, found.strides, found.device)
+
+
+def version(tensor: Any) -> Any:
+    """PyTorch's count of in-place writes to a tensor; None for a tensor without such a count."""
+    try:
+        return getattr(tensor, "_version", None)
+    except RuntimeError:  # of a tensor made in PyTorch's inference mode
+        return None
 
 
 def dense(shape: tuple[int, ...]) -> tuple[int, ...]:

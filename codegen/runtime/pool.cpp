@@ -4,13 +4,12 @@
 // going back to the caller. The calling thread is thread 0. Waiting threads spin for some microseconds, then sleep. No C++
 // library is needed, so that none has to be installed or linked.
 
-#include <linux/futex.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdint.h>
-#include <sys/syscall.h>
 #include <time.h>
-#include <unistd.h>
+
+#include "wait_signal.h"
 
 typedef void (*Entry)(void* const* args, long task, long tasks);
 
@@ -23,38 +22,8 @@ struct Step {
 namespace {
 
 const int MOST_THREADS = 1024;
+const int SPINS = 4000;
 const size_t STACK_BYTES = 8 << 20;  // kernels keep up to 4 MiB there; the default may be no more than that
-
-template <class T>
-T load(const T* p) { return __atomic_load_n(p, __ATOMIC_SEQ_CST); }
-template <class T>
-void store(T* p, T v) { __atomic_store_n(p, v, __ATOMIC_SEQ_CST); }
-template <class T>
-T fetch_add(T* p, T v) { return __atomic_fetch_add(p, v, __ATOMIC_SEQ_CST); }
-
-// A counter that threads wait on.
-struct Signal {
-  uint32_t value = 0;
-  uint32_t sleepers = 0;
-
-  void raise() {
-    fetch_add(&value, 1u);
-    if (load(&sleepers)) syscall(SYS_futex, &value, FUTEX_WAKE_PRIVATE, 1 << 30, nullptr, nullptr, 0);
-  }
-  void wait_beyond(uint32_t seen) {
-    for (int i = 0; i < 4000; ++i) {
-      if (load(&value) != seen) return;
-#if defined(__x86_64__)
-      __builtin_ia32_pause();
-#else
-      __asm__ __volatile__("yield");
-#endif
-    }
-    fetch_add(&sleepers, 1u);
-    while (load(&value) == seen) syscall(SYS_futex, &value, FUTEX_WAIT_PRIVATE, seen, nullptr, nullptr, 0);
-    fetch_add(&sleepers, -1u);
-  }
-};
 
 struct Worker {
   pthread_t handle;
@@ -68,8 +37,8 @@ struct Pool {
   int first_cpu;               // of thread 0, or -1
   int cpu_of[MOST_THREADS];  // where each thread was when it last began
   Worker workers[MOST_THREADS];
-  alignas(64) Signal started;   // a program is there to run
-  alignas(64) Signal finished;  // every thread is through with a step
+  alignas(64) Signal<SPINS> started;   // a program is there to run
+  alignas(64) Signal<SPINS> finished;  // every thread is through with a step
   alignas(64) int arrived;
   alignas(64) int64_t next;  // first task of the step that nobody has taken
   const Step* steps;

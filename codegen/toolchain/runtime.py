@@ -16,10 +16,11 @@ FLAGS = (
 
 
 def runtime_library(name: str, compiler: CpuCompiler, slot: Slot, cache: ObjectCache) -> Path:
-    """The shared library built from codegen/runtime/NAME.cpp, and codegen/runtime/NAME/*.h where it has parts. Raises
+    """The shared library built from codegen/runtime/NAME.cpp, with the headers beside it and those in codegen/runtime/NAME/. Raises
     CompilerMissing where that fails."""
     source = (RUNTIME / f"{name}.cpp").read_text()
-    text = "".join([source, *(file.read_text() for file in sorted((RUNTIME / name).glob("*.h")))])
+    parts_of_it = (*sorted(RUNTIME.glob("*.h")), *sorted((RUNTIME / name).glob("*.h")))
+    text = "".join([source, *(file.read_text() for file in parts_of_it)])
     parts = ("runtime", name, hashlib.sha256(text.encode()).hexdigest(), compiler.identity(), *FLAGS)
     key = "\n".join(parts)
 

@@ -51,6 +51,8 @@ def about(subject: Subject) -> str:
             for step in plan.steps
         ],
     }
+    if subject.executor is not None:
+        content["executor"] = subject.executor[0]
     return json.dumps(content, indent=1) + "\n"
 
 

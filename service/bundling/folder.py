@@ -25,7 +25,8 @@ for (name, array), spec in zip(outputs.items(), plan.plan.outputs, strict=True):
 def write_bundle(subject: Subject, folder: Path) -> None:
     """Writes the folder, which is new or empty. Raises OSError."""
     (folder / "binaries").mkdir(parents=True, exist_ok=True)
-    for sha, data in subject.binaries.items():
+    executor = () if subject.executor is None else (subject.executor,)
+    for sha, data in (*subject.binaries.items(), *executor):
         (folder / "binaries" / sha).write_bytes(data)
     for sha, name in subject.source_files.items():
         (folder / name).parent.mkdir(exist_ok=True)

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from codegen.hardware.libraries import CUBLASLT
-from fusion_ir.records import Ref, TensorSpec
+from fusion_ir.records import Plan, Ref, TensorSpec
 from service.bundling.subject import GRAPH, Subject, did_run, libraries, verified
 from service.wording.formatting import count, expected, prologue, size, spread, visible
 from service.wording.naming import MOST_NAMES, Naming
@@ -58,18 +58,18 @@ def _time(subject: Subject) -> str:
 
 
 def _how(subject: Subject, folder: str) -> Iterator[str]:
-    plan, calls = subject.plan, CUBLASLT in libraries(subject.plan.steps)
-    extras, other = (",cublas13", ",cublas12") if calls else ("", "")
-    install = f"pip install 'fuseplan-client[cuda13{extras}]'"
+    plan = subject.plan
+    install, comment = _install_cpu(plan) if plan.device.target == "cpu" else _install_cuda(plan)
     comments = {
-        install: f"[cuda12{other}] for drivers before 580",
+        install: comment,
         "python run.py": "on random inputs",
         "python run.py inputs.safetensors": "on tensors with the names below",
     }
+    width = max(map(len, comments))
     for command, comment in comments.items():
-        yield f"    {command:{len(install)}}  # {comment}"
+        yield f"    {command:{width}}  # {comment}" if comment else f"    {command}"
     yield ""
-    yield f"It takes a GPU that runs code for {plan.device.arch}. From Python, inputs go by name or in order:"
+    yield f"It takes {_machine(plan)}. From Python, inputs go by name or in order:"
     yield ""
     yield "    from fuseplan_client import load"
     yield f"    plan = load({folder!r})  # the path of this folder"
@@ -81,6 +81,24 @@ def _how(subject: Subject, folder: str) -> Iterator[str]:
         yield ""
         files = "--inputs inputs.safetensors --outputs outputs.safetensors"
         yield f"    fuseplan run {GRAPH} --target cpu {files} --check"
+
+
+def _install_cuda(plan: Plan) -> tuple[str, str]:
+    """The command that installs what the program needs, and a comment on it."""
+    extras, other = (",cublas13", ",cublas12") if CUBLASLT in libraries(plan.steps) else ("", "")
+    return f"pip install 'fuseplan-client[cuda13{extras}]'", f"[cuda12{other}] for drivers before 580"
+
+
+def _install_cpu(plan: Plan) -> tuple[str, str]:
+    calls = ",".join(libraries(plan.steps))
+    return f"pip install 'fuseplan-client[{calls}]'" if calls else "pip install fuseplan-client", ""
+
+
+def _machine(plan: Plan) -> str:
+    if plan.device.target != "cpu":
+        return f"a GPU that runs code for {plan.device.arch}"
+    features = f" with {', '.join(plan.device.features)}" if plan.device.features else ""
+    return f"a CPU of {plan.device.arch}{features}, and takes up to {count(plan.device.units, 'thread')}"
 
 
 def _call(names: Sequence[str]) -> str:

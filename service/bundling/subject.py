@@ -11,6 +11,7 @@ from fusion_ir.text.printing import print_graph
 from service.wording.naming import UNNAMED, Naming
 
 GRAPH = "graph.fuseplan.txt"
+SOURCE_ENDINGS = {"cpu": "cpp"}
 STEP_DIGITS = 2  # of a step's number in the name of its source
 
 
@@ -18,7 +19,7 @@ STEP_DIGITS = 2  # of a step's number in the name of its source
 class Subject:
     """A stored plan with its files. body: bytes of the plan, as they are stored. state: that of its answer. created:
     seconds since 1970. inputs, outputs: names. named: the graph, None where it is not stored any more. binaries,
-    sources: by sha256; a source that is lost is not there."""
+    sources: by sha256; a source that is lost is not there. executor: sha256 and bytes of what runs a plan for a CPU."""
 
     key: str
     body: bytes
@@ -30,6 +31,7 @@ class Subject:
     named: NamedGraph | None
     binaries: Mapping[str, bytes]
     sources: Mapping[str, str]
+    executor: tuple[str, bytes] | None = None
 
     @property
     def naming(self) -> Naming:
@@ -53,7 +55,7 @@ class Subject:
         found: dict[str, str] = {}
         for i, step in enumerate(self.plan.steps):
             if step.source in self.sources:
-                ending = "json" if CUBLASLT in step.libraries else "cu"
+                ending = "json" if CUBLASLT in step.libraries else SOURCE_ENDINGS.get(self.plan.device.target, "cu")
                 found.setdefault(step.source, f"sources/{i:0{STEP_DIGITS}}_{step.family}.{ending}")
         return found
 
@@ -80,7 +82,8 @@ def verified(plan: Plan, made: str) -> str:
             "time is a prediction. No output of it was ever compared with anything: compare them before you rely on "
             "them."
         )
-    where = f"{device.name} ({device.arch}) with driver {device.driver or 'unknown'}, compiled by {device.toolchain}"
+    driver = "" if device.target == "cpu" else f" with driver {device.driver or 'unknown'}"
+    where = f"{device.name} ({device.arch}){driver}, compiled by {device.toolchain}"
     if plan.judged_by_steps:
         what = (
             "Each kernel gave what the interpreter gives for the tensors that it was given. The outputs as a whole say "

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from fuseplan_client import library
-from fuseplan_client.library import Call, LibraryError
+from fuseplan_client.cuda import library
+from fuseplan_client.cuda.library import Call, LibraryError
 from fuseplan_client.plan import read_plan
 
 from codegen.gemm.library_call import library_call

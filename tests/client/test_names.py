@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fuseplan_client import BundleError, GuardError, InputsError, LoadedPlan, Names, Outputs, load, read_bundle
+from fuseplan_client import BundleError, CudaPlan, GuardError, InputsError, Names, Outputs, load, read_bundle
 from fuseplan_client.fill import CARRIERS, random_values, read_values
 from fuseplan_client.plan import Tensor
 
@@ -32,7 +32,7 @@ def about(
     return folder
 
 
-def loaded(folder: Path, inputs: tuple[str, ...] = ("q", "k"), **changes: Any) -> LoadedPlan:
+def loaded(folder: Path, inputs: tuple[str, ...] = ("q", "k"), **changes: Any) -> CudaPlan:
     return load(about(bundled(folder / "bundle", body(**changes)), inputs, ("y",)))
 
 
@@ -108,7 +108,7 @@ def test_outputs_that_are_other_tensors_need_no_memory(cupy: FakeCupy, tmp_path:
 
 
 def test_versions_by_name(cupy: FakeCupy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
-    monkeypatch.setattr("fuseplan_client.prologue.cupy", lambda: cupy)
+    monkeypatch.setattr("fuseplan_client.cuda.prologue.cupy", lambda: cupy)
     cupy.arity = {"k_fold": 2, "k_second": 3, "k_third": 2}
     plan, given = load(about(bundled(tmp_path / "b", folding()), ("x", "w"), ("y",))), tensors(A, B)
     plan(*given, versions={"w": 1})

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fuseplan_client import GuardError, LoadedPlan, PrologueError, launches, load, prologue, runtime
+from fuseplan_client import CudaPlan, GuardError, PrologueError, load
+from fuseplan_client.cuda import launches, prologue, runtime
 from fuseplan_client.plan import PlanError, read_plan
 
 from tests.client.test_runtime import FIRST, OUT, SECOND, SPEC, A, B, body, bundled, ref, step, tensors
@@ -38,7 +39,7 @@ def cupy(monkeypatch: pytest.MonkeyPatch) -> FakeCupy:
     return fake
 
 
-def loaded(folder: Path, **changes: Any) -> LoadedPlan:
+def loaded(folder: Path, **changes: Any) -> CudaPlan:
     return load(bundled(folder / "bundle", folding(**changes)))
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fuseplan_client import GuardError, LoadedPlan, load
+from fuseplan_client import CudaPlan, GuardError, load
 
 from benchmarks.gpu.stage import write_bundle
 from codegen.child import cublaslt
@@ -46,7 +46,7 @@ GRAPH = dense_graph([(64, 96), (128, 96), (80, 128), (80,)], two_layers)
 
 
 @pytest.fixture(scope="module")
-def loaded(bench: Workbench) -> LoadedPlan:
+def loaded(bench: Workbench) -> CudaPlan:
     """A plan that was searched for a little: its steps are kernels, and calls where the library is there."""
     made = tune(GRAPH, bench.device, Budget(4.0), Forgetful(), bench)
     with tempfile.TemporaryDirectory() as folder:
@@ -59,7 +59,7 @@ def on_device(graph: Graph, seed: int) -> tuple[list[np.ndarray], list[Any]]:
     return arrays, [cupy.asarray(x) for x in arrays]
 
 
-def assert_right(loaded: LoadedPlan, seed: int, stream: object = None) -> list[Any]:
+def assert_right(loaded: CudaPlan, seed: int, stream: object = None) -> list[Any]:
     """Returns the tensors: while they are alive, nothing else is at their addresses."""
     arrays, tensors = on_device(GRAPH, seed)
     outputs = loaded.empty_outputs()
@@ -74,14 +74,14 @@ def assert_right(loaded: LoadedPlan, seed: int, stream: object = None) -> list[A
     return [*tensors, *outputs]
 
 
-def test_calls_and_graphs(loaded: LoadedPlan) -> None:
+def test_calls_and_graphs(loaded: CudaPlan) -> None:
     """A graph for the addresses of each three calls."""
     before = loaded.graphs
     alive = [assert_right(loaded, seed) for seed in range(3)]
     assert loaded.graphs == before + 3, [hex(t.data.ptr) for tensors in alive for t in tensors]
 
 
-def test_streams(loaded: LoadedPlan) -> None:
+def test_streams(loaded: CudaPlan) -> None:
     assert_right(loaded, 5, cupy.cuda.Stream(non_blocking=True))
     torch = pytest.importorskip("torch")
     if torch.cuda.is_available():
@@ -97,7 +97,7 @@ def test_streams(loaded: LoadedPlan) -> None:
         assert found.ok, found.detail
 
 
-def test_guards(loaded: LoadedPlan) -> None:
+def test_guards(loaded: CudaPlan) -> None:
     _, tensors = on_device(GRAPH, 1)
     outputs = loaded.empty_outputs()
     with pytest.raises(GuardError, match="in0: expected strides"):

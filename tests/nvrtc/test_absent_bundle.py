@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fuseplan_client import LoadedPlan, launches, prologue, read_bundle, runtime
-from fuseplan_client import tensor_maps as maps
+from fuseplan_client import CudaPlan, read_bundle
+from fuseplan_client.cuda import launches, prologue, runtime
+from fuseplan_client.cuda import tensor_maps as maps
 
 from codegen.sandbox.object_cache import ObjectCache
 from fusion_ir.core.named import NamedGraph
@@ -80,7 +81,7 @@ def test_a_predicted_plan_is_bundled_and_launched(
     assert loaded.names == bundle.names
 
 
-def _run(folder: Path, steps: Any, monkeypatch: pytest.MonkeyPatch) -> LoadedPlan:
+def _run(folder: Path, steps: Any, monkeypatch: pytest.MonkeyPatch) -> CudaPlan:
     """run.py on a stand-in for CuPy: every step is launched once, with an address for each argument."""
     fake = FakeCupy(arity={s.entry: len(s.args) for s in steps})
     fake.arity |= {f"{s.entry} maps": len(s.tensor_maps) for s in steps}

@@ -6,7 +6,7 @@ import pytest
 
 pytest.importorskip("cupy")
 
-from fuseplan_client import launches
+from fuseplan_client.cuda import launches
 
 
 def test_streams_by_address() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fuseplan_client import launches, prologue, runtime
+from fuseplan_client.cuda import launches, prologue, runtime
 from fuseplan_client.fill import FILE_TYPES
 from safetensors import TensorSpec as FileTensor
 from safetensors import serialize_file

@@ -1,10 +1,13 @@
 """`fuseplan plans bundle`: a plan with its kernels as a folder, which the client runs without Fuseplan."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from codegen.sandbox.object_cache import CacheError, ObjectCache
+from codegen.toolchain.compiler import CompilerMissing
 from fusion_ir.records import Plan
 from service.bundling.folder import write_bundle
 from service.bundling.subject import Subject, did_run, verified
@@ -13,6 +16,7 @@ from service.cli.graph_or_plan import load_plan
 from service.cli.options import Db, Json, PlanKey
 from service.cli.plan_view import KEY_DIGITS
 from service.cli.terminal import print_json, say
+from service.planning.executor import executor, runs_here
 from service.settings import load
 from service.wording.formatting import count
 from tuning_db.store import Store
@@ -22,7 +26,7 @@ Output = Annotated[Path | None, typer.Option("-o", "--output", metavar="FOLDER",
 
 
 def bundle_plan(plan: PlanKey, folder: Folder = None, output: Output = None, db: Db = None, json: Json = False) -> None:
-    """Write a plan for a CUDA device to a folder: its kernels with their sources, a program that runs them by
+    """Write a plan for a CUDA device or a CPU to a folder: its kernels with their sources, a program that runs them by
     `fuseplan_client`, and a page on what they compute and what was verified."""
     given = [path for path in (folder, output) if path is not None]
     if len(given) != 1:
@@ -30,11 +34,14 @@ def bundle_plan(plan: PlanKey, folder: Folder = None, output: Output = None, db:
     (folder,) = given
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise bad_input(f"{folder}: expected a new folder, or an empty one")
-    with Store(load({"db": db}).db) as store:
+    settings = load({"db": db})
+    with Store(settings.db) as store:
         key, found = load_plan(store, plan)
-        if found.device.target != "cuda":
+        if found.device.target != "cuda" and not runs_here(found):
             raise _unfit(key, found)
         subject = _subject(store, plan, key, found)
+        if found.device.target == "cpu":
+            subject = replace(subject, executor=_executor(settings.cache, store))
     try:
         write_bundle(subject, folder)
     except OSError as e:
@@ -83,13 +90,23 @@ def _subject(store: Store, argument: str, key: str, plan: Plan) -> Subject:
     )
 
 
+def _executor(cache: str, store: Store) -> tuple[str, bytes]:
+    """The executor for a plan of a CPU. Raises CommandError."""
+    try:
+        return executor(ObjectCache(cache, store.seal()))
+    except (CompilerMissing, CacheError) as e:
+        raise failed(f"what runs plans for CPUs cannot be compiled: {e}") from e
+
+
 def _unfit(key: str, plan: Plan) -> CommandError:
-    """The error for a plan that the client cannot run, with the command to use instead."""
-    short = key[:KEY_DIGITS]
-    if plan.device.target == "cpu":
-        todo = f"fuseplan run {short} --inputs IN.safetensors --outputs OUT.safetensors` runs it on such a CPU"
-    else:
-        todo = "fuseplan tune GRAPH --target h200 --seconds 0` makes one for a GPU that is not here"
+    """The error for a plan that the client cannot run, with what to do instead."""
+    short, device = key[:KEY_DIGITS], plan.device
+    if device.target == "cpu":
+        return bad_input(
+            f"{short}: the plan is for CPUs of {device.arch}, and what runs it is compiled for this machine's: bundle "
+            "it on such a machine"
+        )
     return bad_input(
-        f"{short}: a bundle is run on a GPU, and this plan is for {plan.device.name} ({plan.device.target}): `{todo}"
+        f"{short}: a bundle is run on a GPU or a CPU, and this plan is for {device.name} ({device.target}): `fuseplan "
+        "tune GRAPH --target h200 --seconds 0` makes one for a GPU that is not here"
     )

@@ -47,20 +47,20 @@ def test_a_bundle_is_what_the_client_reads(cli: Cli, tmp_path: Path, plan_key: s
 
 
 @pytest.mark.parametrize(
-    ("target", "words"),
+    ("changes", "words"),
     [
+        ({"arch": "riscv64"}, "the plan is for CPUs of riscv64"),
         (
-            "cpu",
-            "this plan is for Test CPU (cpu): `fuseplan run {key} --inputs IN.safetensors --outputs OUT.safetensors`",
+            {"target": "emulator"},
+            "this plan is for Test CPU (emulator): `fuseplan tune GRAPH --target h200 --seconds 0`",
         ),
-        ("emulator", "this plan is for Test CPU (emulator): `fuseplan tune GRAPH --target h200 --seconds 0`"),
     ],
 )
-def test_plans_that_no_gpu_runs(
-    target: str, words: str, cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_plans_that_nothing_here_runs(
+    changes: dict[str, str], words: str, cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A plan for a CPU or the emulator is not bundled; one line says which command to use instead."""
-    device = stored_plans.DEVICE.model_copy(update={"target": target})
+    """A plan for the emulator, or for CPUs of another architecture, is not bundled; one line says what to do."""
+    device = stored_plans.DEVICE.model_copy(update=changes)
     monkeypatch.setattr(stored_plans, "DEVICE", device)
     with Store(f"sqlite:///{tmp_path / 'plans.db'}") as store:
         key = store_plan(store, chain())

@@ -7,9 +7,9 @@ from functools import lru_cache
 from typing import Any
 
 from fuseplan_client.bundle import Bundle
-from fuseplan_client.library import NAME, Call
+from fuseplan_client.cuda.library import NAME, Call
+from fuseplan_client.cuda.tensor_maps import encode
 from fuseplan_client.plan import Plan, Ref, Step
-from fuseplan_client.tensor_maps import encode
 
 STATIC_SHARED_BYTES = 48 << 10  # beyond, a kernel has to be allowed more
 MAX_DYNAMIC_SHARED_SIZE_BYTES = 8  # CUfunction_attribute

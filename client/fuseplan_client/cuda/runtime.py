@@ -9,27 +9,21 @@ from typing import Any
 
 import numpy as np
 
-from fuseplan_client.bundle import Bundle, read_bundle
+from fuseplan_client.bundle import Bundle
+from fuseplan_client.cuda.launches import Launches, check_arch, cupy, of_address
+from fuseplan_client.cuda.prologue import Prologue
 from fuseplan_client.fill import CARRIERS, random_values, read_values
 from fuseplan_client.guards import check
-from fuseplan_client.launches import Launches, check_arch, cupy, of_address
 from fuseplan_client.outputs import Outputs
 from fuseplan_client.plan import ALIGNMENT, ITEM_BYTES, Tensor
-from fuseplan_client.prologue import Prologue
-from fuseplan_client.tensors import View, view
+from fuseplan_client.tensors import as_planned, view
 
 MOST_GRAPHS = 16
-STANDS_IN = {"bf16": "u16", "f8e4m3": "u8", "f8e5m2": "u8"}  # for what CuPy lacks
 
 Tensors = Sequence[Any] | Mapping[str, Any]  # in order, or by name
 
 
-def load(folder: Path | str, *, most_graphs: int = MOST_GRAPHS) -> "LoadedPlan":
-    """A plan from its folder, on the current device. Raises BundleError, PlanError, DeviceError, LibraryError."""
-    return LoadedPlan(read_bundle(folder), most_graphs=most_graphs)
-
-
-class LoadedPlan:
+class CudaPlan:
     """A plan on the device that was current when it was loaded. Calls from one thread at a time.
 
     Temporaries are one allocation for each stream that calls come on, kept for later calls. The second call with a set
@@ -135,9 +129,9 @@ class LoadedPlan:
         """Addresses of inputs, outputs and temporaries, and the stream's own. The prologue has run for the inputs.
         outputs: None where nothing is to be written."""
         inputs, specs = self.names.given(inputs), self.plan.outputs
-        read = [_as_planned(x, spec) for x, spec in zip_longest(inputs, self.plan.inputs[: len(inputs)])]
+        read = [as_planned(view(x), spec) for x, spec in zip_longest(inputs, self.plan.inputs[: len(inputs)])]
         written = [
-            None if i in self._aliases else _as_planned(x, specs[i] if i < len(specs) else None)
+            None if i in self._aliases else as_planned(view(x), specs[i] if i < len(specs) else None)
             for i, x in enumerate(self.names.written(outputs or (), self._aliases))
         ]
         if outputs is None:
@@ -206,13 +200,6 @@ def _filled(spec: Tensor, flat: Any) -> Any:
     if flat is not None and spec.span:
         memory.set(flat)
     return cp.lib.stride_tricks.as_strided(memory, spec.shape, tuple(s * size for s in spec.strides))
-
-
-def _as_planned(tensor: Any, spec: Tensor | None) -> View:
-    """The view of a tensor. Unsigned integers count as the plan's dtype where CuPy lacks that and has them instead."""
-    found = view(tensor)
-    stands_in = spec is not None and STANDS_IN.get(spec.dtype) == found.dtype
-    return View(found.address, found.shape, spec.dtype, found.strides, found.device) if stands_in and spec else found
 
 
 def _stream(stream: Any) -> int:

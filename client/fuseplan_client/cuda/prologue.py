@@ -4,15 +4,15 @@ when a constant is another one."""
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from fuseplan_client.cuda.launches import Launches, cupy, of_address
 from fuseplan_client.guards import GuardError
-from fuseplan_client.launches import Launches, cupy, of_address
 from fuseplan_client.plan import ALIGNMENT, Plan
-from fuseplan_client.tensors import View
+from fuseplan_client.tensors import View, version
 
 
 class PrologueError(RuntimeError):
     """The plan's constants are others than before, and the prologue cannot run while the stream is being captured:
-    `LoadedPlan.prepare` runs it before."""
+    `CudaPlan.prepare` runs it before."""
 
 
 class Prologue:
@@ -78,11 +78,3 @@ class Prologue:
         self._held = [inputs[i] for i in self._plan.constants]
         self._known = known
         self.runs += 1
-
-
-def version(tensor: Any) -> Any:
-    """PyTorch's count of in-place writes to a tensor; None for a tensor without such a count."""
-    try:
-        return getattr(tensor, "_version", None)
-    except RuntimeError:  # of a tensor made in PyTorch's inference mode
-        return None
