@@ -3,7 +3,8 @@
     fuseplan serve                          # in another terminal
     python docs/run_over_http.py            # needs NumPy alone
 
-For plans of a CPU (docs/api.md, "Running a plan"); those of GPUs are run by `fuseplan_client`.
+For plans of a CPU (docs/api.md, "Running a plan"). `fuseplan_client` does this with threads, checks
+and constants, and runs those of GPUs, too.
 """
 
 import ctypes

@@ -18,7 +18,18 @@ from codegen.sandbox.object_cache import CacheError, ObjectCache
 from codegen.toolchain.compiler import CompilerMissing
 from fusion_ir.records import Device
 from service import disk
-from service.api import artifacts, batch_events, batches, devices, health, openapi, operations, plans, resolve
+from service.api import (
+    artifacts,
+    batch_events,
+    batches,
+    devices,
+    executors,
+    health,
+    openapi,
+    operations,
+    plans,
+    resolve,
+)
 from service.api.context import Context, DetectedDevices, Memo, context
 from service.api.middleware import Gate, host_names
 from service.api.readers import Readers
@@ -41,6 +52,7 @@ ROUTERS = (
     resolve.router,
     plans.router,
     artifacts.router,
+    executors.router,
     operations.router,
     batches.router,
     batch_events.router,

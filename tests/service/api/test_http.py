@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from codegen.toolchain.cpu import host_arch
 from service.errors import MEDIA_TYPE, PROBLEM_TYPES, Problem, markdown, problem
 from tests.support.service_app import Running, problems, running, wire
 from tests.support.stored_plans import BINARY, DEVICE, chain, sha, store_alike, store_plan
@@ -187,6 +188,18 @@ def test_binaries_sources_and_graphs_come_as_stored(service: Running) -> None:
     assert sha(graph["text"]) == graph_key
     assert graph["names"] == {"inputs": ["x0"], "outputs": ["y0"], "nodes": []}
     assert list(service.client.get("/v1/devices").json()["devices"]) == [DEVICE.class_key]
+
+
+def test_the_executor_is_code_of_this_machine(service: Running) -> None:
+    answer = service.client.get("/v1/executor")
+    assert (answer.status_code, answer.content[:4]) == (200, b"\x7fELF"), answer.text
+    assert answer.headers["etag"] == f'"{sha(answer.content)}"'
+    again = service.client.get(
+        "/v1/executor", params={"arch": host_arch()}, headers={"If-None-Match": answer.headers["etag"]}
+    )
+    assert again.status_code == 304
+    other = service.client.get("/v1/executor", params={"arch": "pdp-11"})
+    assert (other.status_code, other.json()["place"]) == (404, "arch")
 
 
 def test_eviction_takes_if_match(service: Running) -> None:
