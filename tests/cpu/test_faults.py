@@ -20,6 +20,7 @@ from codegen.sandbox.object_cache import ObjectCache
 from codegen.toolchain.cpu import CpuCompiler, find_compiler
 from codegen.workbench.workbench import Workbench
 from fusion_ir.records import Measurement, Status
+from tests.support.devices import with_small_cache
 from tests.support.faults import DECLARED, FAULTS, Fault
 from tests.support.kernels import SUM, bare_headers, sum_graph, sum_kernel
 from tests.support.processes import descendants, within
@@ -38,7 +39,7 @@ LIMITS = Limits(
 def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workbench]:
     folder = tmp_path_factory.mktemp("faults")
     cache = ObjectCache(folder / "cache")
-    device = detect("cpu", cache, ceilings=False)
+    device = with_small_cache(detect("cpu", cache, ceilings=False))
     with Workbench(device, cache, LIMITS, compiler=find_compiler(device, LIMITS, bare_headers(folder / "h"))) as made:
         yield made
 
@@ -106,7 +107,7 @@ COMPILERS = {
 def test_a_faulty_compiler_ends_as_its_status_within_its_limit(name: str, tmp_path: Path) -> None:
     body, status, limit = COMPILERS[name]
     cache = ObjectCache(tmp_path / "cache")
-    device = detect("cpu", cache, ceilings=False)
+    device = with_small_cache(detect("cpu", cache, ceilings=False))
     real = find_compiler(device, LIMITS, bare_headers(tmp_path / "h"))
     script = tmp_path / "c++"
     body = body.replace("{python}", sys.executable)

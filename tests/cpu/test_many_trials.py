@@ -20,6 +20,7 @@ from fusion_ir.core.graph import Graph
 from fusion_ir.records import Measurement, Status
 from scheduler.tuning.trial_log import TrialLog
 from scheduler.tuning.trials import AGAIN
+from tests.support.devices import with_small_cache
 from tests.support.faults import DECLARED, FAULTS
 from tests.support.kernels import SUM, bare_headers, sum_graph, sum_kernel
 
@@ -71,9 +72,7 @@ def test_the_right_winner_among_faulty_candidates(tmp_path: Path) -> None:
     rng = random.Random(20)
     kernels = trials(rng)
     cache = ObjectCache(tmp_path / "cache")
-    found = detect("cpu", cache, ceilings=False)
-    # Tensors rotate until caches have forgotten them: of a server's last cache, children that may take little cannot.
-    device = found.model_copy(update={"cache_bytes": min(found.cache_bytes, 32 << 20)})
+    device = with_small_cache(detect("cpu", cache, ceilings=False))
     compiler = find_compiler(device, LIMITS, bare_headers(tmp_path / "h"))
     with Workbench(device, cache, LIMITS, compiler=compiler) as bench:
         best, rows = search(bench, sum_graph(N), kernels)

@@ -25,6 +25,7 @@ from fusion_ir.core.graph import Graph, OutputSpec
 from fusion_ir.dtype import bf16, bool_, f32, i64
 from fusion_ir.ops import make, make_input
 from fusion_ir.records import Buffer, Measurement, Plan, Ref, Search, Status, Step, TensorSpec
+from tests.support.devices import with_small_cache
 from tests.support.kernels import SUM, bare_headers, dense, graph_of, sum_graph, sum_kernel
 
 N = 1001  # 4004 bytes: neither a multiple of 64, nor of a page
@@ -35,7 +36,7 @@ LIMITS = Limits(kernel_seconds=1.0, memory_bytes=3 << 30, timing_seconds=0.05, o
 def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workbench]:
     folder = tmp_path_factory.mktemp("bench")
     cache = ObjectCache(folder / "cache")
-    device = detect("cpu", cache, ceilings=False)
+    device = with_small_cache(detect("cpu", cache, ceilings=False))
     with Workbench(
         device, cache, LIMITS, compiler=find_compiler(device, LIMITS, bare_headers(folder / "include"))
     ) as made:
@@ -476,7 +477,7 @@ def test_a_segment_that_cannot_be_interpreted_ends_as_such(tmp_path: Path) -> No
     spec = dense(1 << 27)
     graph = graph_of((spec,), make("exp", [make_input(0, spec)]))
     cache = ObjectCache(tmp_path / "cache")
-    device = detect("cpu", cache, ceilings=False)
+    device = with_small_cache(detect("cpu", cache, ceilings=False))
     with Workbench(device, cache, Limits(memory_bytes=1 << 30)) as small:
         (row,) = small.measure(graph, "large", [sum_kernel(N, "k", SUM)])
         assert row.status is Status.out_of_memory, row.detail
