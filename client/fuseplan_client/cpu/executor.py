@@ -22,6 +22,9 @@ WAYS: dict[Way, int] = {"alone": 0, "pool": 1, "openmp": 2}
 class StackError(RuntimeError):
     """No thread with a stack of 4 MiB could be had; nothing was computed."""
 
+    def __init__(self) -> None:
+        super().__init__(f"no thread has {STACK_BYTES >> 20} MiB of stack left: see `ulimit -s`")
+
 
 @dataclass(frozen=True)
 class ProgramStep:
@@ -67,33 +70,35 @@ class Executor:
 
 
 class Program:
-    """Steps that the executor holds."""
+    """Steps that the executor holds. entry: the function that `run` calls, for who calls it without a layer between,
+    with `handle`, `first` and `end` before the other arguments of `run` and STACK_BYTES behind them; it gives 0 once
+    everything has run."""
 
     def __init__(self, library: ctypes.CDLL, steps: Sequence[ProgramStep]) -> None:
         places = [place for step in steps for place in step.args]
         counts = [len(step.args) for step in steps]
-        self.steps, self._library, self._run = len(steps), library, library.fp_run
-        self._handle = library.fp_plan(
+        self.steps, self._library, self.entry = len(steps), library, library.fp_run
+        self.handle = library.fp_plan(
             len(steps),
             _array(ctypes.c_void_p, [step.entry for step in steps]),
             _array(ctypes.c_int, counts),
             _array(ctypes.c_int, places),
             _array(ctypes.c_int64, [step.tasks for step in steps]),
         )
-        if not self._handle:
+        if not self.handle:
             raise MemoryError("there is no memory for a plan's steps")
 
     def __del__(self) -> None:
-        if getattr(self, "_handle", None):
-            self._library.fp_free(self._handle)
+        if getattr(self, "handle", None):
+            self._library.fp_free(self.handle)
 
     def run(self, addresses: Any, threads: int, way: int, first: int = 0, end: int | None = None) -> None:
         """Runs steps `first` to before `end`, other Python threads running meanwhile. addresses: a ctypes array of
         those of inputs, outputs and temporaries. threads: at most, the caller among them. way: a value of WAYS. Raises
         StackError."""
         end = self.steps if end is None else end
-        if self._run(self._handle, first, end, addresses, threads, way, STACK_BYTES):
-            raise StackError(f"no thread has {STACK_BYTES >> 20} MiB of stack left: see `ulimit -s`")
+        if self.entry(self.handle, first, end, addresses, threads, way, STACK_BYTES):
+            raise StackError
 
 
 _executor: Executor | None = None

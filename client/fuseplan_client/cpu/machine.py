@@ -1,4 +1,4 @@
-"""What this machine has that plans ask for: its architecture, flags of its CPU, libraries that kernels call."""
+"""The machine as plans ask for it: its architecture, flags of its CPU, libraries that kernels call."""
 
 import ctypes
 import os

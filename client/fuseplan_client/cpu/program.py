@@ -19,7 +19,7 @@ Known = tuple[tuple[int, Any], ...]  # address and version of each constant that
 
 @dataclass(frozen=True)
 class _Kept:
-    """What the prologue computed of some constants. held: these, so that nothing else lies at their addresses."""
+    """The results of a prologue for some constants. held: these, so that nothing else lies at their addresses."""
 
     known: Known
     memory: Memory | None
@@ -49,10 +49,11 @@ class CpuProgram:
         check_machine(plan.arch, plan.features)
         for name in dict.fromkeys(name for step in plan.steps for name in step.libraries):
             load_library(name)
-        self.plan, self._executor = plan, executor
+        self.plan, self.executor = plan, executor
         self.first_output = len(plan.inputs)
         self._first_temporary = len(plan.inputs) + len(plan.outputs)
-        self._program = executor.program(
+        self.once = plan.once
+        self.steps = executor.program(
             [
                 ProgramStep(
                     entry_address(load_object(step.binary, binaries[step.binary]), step.entry),
@@ -64,7 +65,7 @@ class CpuProgram:
         )
         self._kept_offsets, self._kept_bytes = self._offsets(kept=True)
         self._temporary_offsets, self._temporary_bytes = self._offsets(kept=False)
-        self._threads = threading.local()
+        self._threads = threading.local()  # a table for each
         self._last: _Kept | None = None
         self._preparing = threading.Lock()
         self.prologue_runs = 0
@@ -80,13 +81,13 @@ class CpuProgram:
     def run(self, table: Table, threads: int, way: int, known: Known = (), held: Sequence[Any] = ()) -> None:
         """Runs the plan on the table's addresses; the prologue before, unless it ran last for constants so `known`.
         threads: at most. way: a value of `executor.WAYS`. held: the constants. Raises StackError."""
-        if self.plan.once:
+        if self.once:
             self._prepare(table, threads, way, known, held)
-        self._program.run(table.addresses, threads, way, self.plan.once)
+        self.steps.run(table.addresses, threads, way, self.once)
 
     def prepare(self, table: Table, threads: int, way: int, known: Known, held: Sequence[Any]) -> None:
         """Runs the prologue alone, where it has to."""
-        if self.plan.once:
+        if self.once:
             self._prepare(table, threads, way, known, held)
 
     def forget(self) -> None:
@@ -108,7 +109,7 @@ class CpuProgram:
         start = memory.address if memory else 0
         kept = _Kept(known, memory, {at: start + offset for at, offset in self._kept_offsets.items()}, tuple(held))
         self._take(table, kept)
-        self._program.run(table.addresses, threads, way, 0, self.plan.once)
+        self.steps.run(table.addresses, threads, way, 0, self.once)
         self.prologue_runs += 1
         self._last = kept
         return kept

@@ -60,6 +60,10 @@ class PlanClient:
         """A kernel's bytes, which hash to their name. Raises PlanServerError."""
         return run(self._session.binary(sha256))
 
+    def executor(self, arch: str) -> tuple[str, bytes]:
+        """The sha256 and bytes of what runs plans for CPUs of an architecture ("x86-64"). Raises PlanServerError."""
+        return run(self._session.executor(arch))
+
 
 class AsyncPlanClient:
     """`PlanClient` for coroutines of any event loop. A task that is cancelled cancels its request."""
@@ -92,6 +96,10 @@ class AsyncPlanClient:
     async def binary(self, sha256: str) -> bytes:
         """See `PlanClient.binary`. Raises PlanServerError."""
         return await _run(self._session.binary(sha256))
+
+    async def executor(self, arch: str) -> tuple[str, bytes]:
+        """See `PlanClient.executor`. Raises PlanServerError."""
+        return await _run(self._session.executor(arch))
 
 
 async def _run(work: Coroutine[Any, Any, T]) -> T:

@@ -27,6 +27,8 @@ from fuseplan_client.server.problems import Problems
 from fuseplan_client.server.transport import Received, Request, base_url, send
 
 RESOLVE = "/v1/plans:resolve"
+EXECUTOR = "/v1/executor"
+ARCHITECTURE = re.compile(r"[0-9A-Za-z_-]{1,32}")
 OPERATION_ID = re.compile(r"[0-9A-Za-z_-]{1,64}")
 SMALL_BYTES = 2**20  # of answers that hold no plan
 
@@ -89,6 +91,14 @@ class Session:
         if self._cache is not None:
             await asyncio.to_thread(self._cache.keep_binary, sha256, content)
         return content
+
+    async def executor(self, arch: str) -> tuple[str, bytes]:
+        """See `PlanClient.executor`."""
+        if not ARCHITECTURE.fullmatch(arch):
+            raise BadArgument(f"expected an architecture such as x86-64, got {arch!r:.80}")
+        request = Request("GET", f"{EXECUTOR}?arch={arch}", most_bytes=self.limits.binary_bytes)
+        content = _ok(await self._received(request)).body
+        return hashlib.sha256(content).hexdigest(), content
 
     async def _kept(self, digest: str, most_age_s: float | None = None) -> Answer | None:
         """The kept answer, no older than this many seconds; None where there is none that may be used."""

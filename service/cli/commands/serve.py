@@ -1,11 +1,13 @@
 """`fuseplan serve`: the HTTP service with its workers."""
 
+import os
 from typing import Annotated
 
 import typer
 
 from service.cli.options import Cache, Db, Target
 from service.cli.terminal import err
+from service.process.parent import end_with
 from service.server import serve as run_server
 from service.settings import load
 from service.wording.extras import missing_extras
@@ -14,6 +16,7 @@ from tuning_db.engine import shown
 Host = Annotated[str | None, typer.Option(help="Address to listen on; of loopback, unless allowed_hosts is set.")]
 Port = Annotated[int | None, typer.Option(min=0, max=65535, help="TCP port; 0 takes a free one.")]
 Workers = Annotated[int | None, typer.Option(min=0, max=64, help="Worker processes.")]
+WithParent = Annotated[bool, typer.Option("--with-parent", help="End with the process that started the server.")]
 LogLevel = Annotated[str | None, typer.Option(metavar="LEVEL", help="debug, info, warning or error.")]
 
 
@@ -25,6 +28,7 @@ def serve(
     target: Target = None,
     workers: Workers = None,
     log_level: LogLevel = None,
+    with_parent: WithParent = False,
 ) -> None:
     """Run the service on 127.0.0.1:8080: HTTP API, dashboard, and workers in processes of their own.
 
@@ -41,6 +45,8 @@ def serve(
     }
     settings = load(flags)
     is_up = False
+    if with_parent:
+        end_with(os.getppid())
 
     def announce(address: str) -> None:
         nonlocal is_up

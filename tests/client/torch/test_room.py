@@ -1,8 +1,10 @@
 """The room for PyTorch: loaded on request alone, importing PyTorch and the standard library alone."""
 
 import ast
+import importlib
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 ROOM = Path(__file__).resolve().parents[3] / "client" / "fuseplan_client" / "torch"
@@ -23,3 +25,10 @@ def test_lowerings_export_and_partition_import_pytorch_and_the_standard_library_
             elif isinstance(node, ast.Import):
                 named.update(alias.name.split(".")[0] for alias in node.names)
     assert named - set(sys.stdlib_module_names) == {"torch", "fuseplan_client"}
+
+
+def test_pytorch_finds_the_back_end_by_its_name() -> None:
+    """The entry point of the distribution names a function that there is."""
+    project = tomllib.loads((ROOM.parents[1] / "pyproject.toml").read_text())["project"]
+    module, _, name = project["entry-points"]["torch_dynamo_backends"]["fuseplan"].partition(":")
+    assert callable(getattr(importlib.import_module(module), name))

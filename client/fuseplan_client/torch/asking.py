@@ -1,0 +1,167 @@
+"""Asking a server for plans in a thread of its own: no call of a model ever waits for it, and what goes wrong is a
+reason."""
+
+import logging
+import os
+import queue
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from fuseplan_client.cpu.executor import Executor, process_executor
+from fuseplan_client.cpu.machine import architecture
+from fuseplan_client.server.answers import Answer, Pending
+from fuseplan_client.server.client import PlanClient
+from fuseplan_client.server.errors import BadArgument, PlanServerError, ProblemAnswer, ServerAbsent
+
+log = logging.getLogger("fuseplan")
+
+TURN_S = 0.25  # between looks at what is open
+REFINING_S = 2.0  # between looks at a plan that is being made better
+AGAIN_S = (1.0, 2.0, 5.0, 15.0, 60.0)  # until a server that gave no answer is asked again
+
+
+@dataclass
+class Question:
+    """A request for a plan. request: makes its body, in the thread, once; what it raises is why there will be no plan.
+    ready: called with the answer and the binaries of its plan, in the thread; what it raises is the reason why there is
+    no plan. failed: called with why there will be none, as far as is known. seconds: of search, for one plan after the
+    other, each of which goes on where the one before ended."""
+
+    request: Callable[[], Mapping[str, Any]]
+    ready: Callable[[Answer, Mapping[str, bytes], Executor], None]
+    failed: Callable[[str], None]
+    seconds: Sequence[float] = (60.0,)
+    rung: int = 0
+    plan_key: str = ""
+    body: Mapping[str, Any] | None = None
+    asked: float = field(default_factory=time.monotonic)
+    answered: float | None = None
+    operation: str = ""
+    due: float = 0.0
+    tries: int = 0
+
+
+class Asker:
+    """The thread that asks. `server` gives the address, which may take long, as where a server is started first."""
+
+    def __init__(self, server: Callable[[], str], **client: Any) -> None:
+        self._server, self._options = server, client
+        self._client: PlanClient | None = None
+        self._executor: Executor | None = None
+        self._begin()
+
+    def _begin(self) -> None:
+        self._process = os.getpid()
+        self._queue: queue.SimpleQueue[Question] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._lock = threading.Lock()
+        self._open = 0
+        self._all_answered = threading.Event()
+        self._all_answered.set()
+
+    def ask(self, question: Question) -> None:
+        """Takes a question; returns at once. In the child of a fork there is a thread anew."""
+        if self._process != os.getpid():
+            self._begin()
+        with self._lock:
+            self._open += 1
+            self._all_answered.clear()
+            self._queue.put(question)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._work, name="fuseplan-asking", daemon=True)
+                self._thread.start()
+
+    def wait(self, seconds: float) -> bool:
+        """Waits until every question has an answer. Whether that came about."""
+        return self._all_answered.wait(seconds)
+
+    def _work(self) -> None:
+        waiting: list[Question] = []
+        while True:
+            try:
+                waiting.append(self._queue.get(timeout=TURN_S if waiting else None))
+                continue
+            except queue.Empty:
+                pass
+            now = time.monotonic()
+            for question in [q for q in waiting if q.due <= now]:
+                if self._answered(question):
+                    waiting.remove(question)
+                    question.answered = time.monotonic()
+                    with self._lock:
+                        self._open -= 1
+                        if not self._open:
+                            self._all_answered.set()
+
+    def _answered(self, question: Question) -> bool:
+        """Whether nothing is left to ask."""
+        try:
+            return self._tried(question)
+        except (BadArgument, ProblemAnswer) as error:
+            if isinstance(error, ProblemAnswer) and (error.status >= 500 or error.status == 429):
+                return self._later(question, error)
+            question.failed(error.reason)
+        except PlanServerError as error:
+            return self._later(question, error)
+        except Exception as error:  # a fault here must never be the program's
+            log.warning("no plan: %s: %s", type(error).__name__, error)
+            question.failed(f"{type(error).__name__}: {error}")
+        return True
+
+    def _later(self, question: Question, error: PlanServerError) -> bool:
+        pause = AGAIN_S[min(question.tries, len(AGAIN_S) - 1)]
+        question.tries += 1
+        question.operation = ""
+        question.due = time.monotonic() + pause
+        question.failed(error.reason)
+        if isinstance(error, ServerAbsent):
+            self._client = None  # an embedded one may be elsewhere by now
+        return False
+
+    def _tried(self, question: Question) -> bool:
+        if question.body is None:
+            question.body = question.request()
+        client = self._connected()
+        if question.operation:
+            operation = client.operation(question.operation)
+            if not operation.done:
+                question.due = time.monotonic() + min(operation.retry_after_s or 1.0, 5.0)
+                return False
+            if operation.error is not None:
+                question.failed(operation.error.reason)
+                return True
+            question.operation = ""
+        answer = client.resolve({**question.body, "seconds": question.seconds[question.rung]})
+        if isinstance(answer, Pending):
+            question.operation = answer.operation.id
+            question.due = time.monotonic() + min(answer.operation.retry_after_s or 1.0, 5.0)
+            return False
+        return self._got(client, question, answer)
+
+    def _got(self, client: PlanClient, question: Question, answer: Answer) -> bool:
+        """Hands over a plan that is another one than before. Whether there is nothing more to ask."""
+        if answer.plan_key != question.plan_key:
+            self._hand_over(client, question, answer)
+            question.plan_key = answer.plan_key
+        if answer.kept or (not answer.refining and question.rung == len(question.seconds) - 1):
+            return True
+        if answer.refining:  # a search with as many seconds as these is under way
+            question.due = time.monotonic() + REFINING_S
+            return False
+        question.rung += 1
+        return False
+
+    def _hand_over(self, client: PlanClient, question: Question, answer: Answer) -> None:
+        binaries = {sha256: client.binary(sha256) for sha256 in answer.binaries}
+        if self._executor is None:
+            self._executor = process_executor(*client.executor(architecture()))
+            self._executor.use_openmp()
+        question.ready(answer, binaries, self._executor)
+
+    def _connected(self) -> PlanClient:
+        if self._client is None:
+            self._client = PlanClient(self._server(), **self._options)
+        return self._client

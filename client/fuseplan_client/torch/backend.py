@@ -1,0 +1,171 @@
+"""`torch.compile(model, backend="fuseplan")`: the parts of a model's graphs that plans can compute, computed by plans.
+
+AOTAutograd gives graphs of aten ops, forward and backward. The groups of ops in them that the wire format has words for
+become submodules; whoever calls the model goes on with PyTorch's own ops while a server looks for plans, and with a
+plan once it has shown on live inputs that it agrees and is faster."""
+
+import logging
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+import torch
+from torch._dynamo.backends.common import aot_autograd
+from torch._functorch._aot_autograd.utils import make_boxed_func
+from torch._functorch.partitioners import min_cut_rematerialization_partition
+from torch.fx import GraphModule
+
+from fuseplan_client.cpu.executor import Executor
+from fuseplan_client.cpu.program import CpuProgram
+from fuseplan_client.plan import read_plan
+from fuseplan_client.server.answers import Answer
+from fuseplan_client.torch.asking import Asker, Question
+from fuseplan_client.torch.embedded import embedded_server
+from fuseplan_client.torch.export import Exported, export
+from fuseplan_client.torch.group import PlannedGroup
+from fuseplan_client.torch.partition import partition
+from fuseplan_client.torch.plan_call import Call, Names, plan_call
+from fuseplan_client.torch.slot import Offered, Refusal, Slot
+from fuseplan_client.torch.support import SYMBOLS, Support, concrete
+
+log = logging.getLogger("fuseplan")
+
+OPTIONS = ("server", "seconds", "server_keys", "cache", "least_ops")
+DEFAULT_SECONDS = 60.0
+FIRST_SECONDS = 10.0
+
+
+@dataclass(frozen=True)
+class CompiledGraph:
+    """One graph of AOTAutograd's. kind: "forward", "backward" or "inference". module: it with its groups. left: of ops
+    that are no part of a group, by the node's name, why."""
+
+    kind: str
+    module: GraphModule
+    left: Mapping[str, str]
+
+
+@dataclass
+class Backend:
+    """One configuration of the back end, with what it compiled. server: its address; None: FUSEPLAN_SERVER, or else one
+    of this process's own. seconds: of search for each group. least_ops: of a group that a plan is asked for."""
+
+    server: str | None = None
+    seconds: float = DEFAULT_SECONDS
+    least_ops: int = 2
+    client: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    groups: list[PlannedGroup] = field(default_factory=list)
+    graphs: list[CompiledGraph] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+    asker: Any = None  # whom plans are asked of
+
+    def __post_init__(self) -> None:
+        named = self.server or os.environ.get("FUSEPLAN_SERVER")
+        self.asker = self.asker or Asker((lambda: named) if named else embedded_server, **self.client)
+        self._compile = aot_autograd(
+            fw_compiler=self._compiler("forward"),
+            bw_compiler=self._compiler("backward"),
+            inference_compiler=self._compiler("inference"),
+            partition_fn=min_cut_rematerialization_partition,
+            keep_inference_input_mutations=True,
+        )
+
+    def __call__(self, module: GraphModule, examples: Sequence[Any]) -> Callable[..., Any]:
+        """Compiles a graph of Dynamo's."""
+        return self._compile(module, examples)
+
+    def wait(self, seconds: float) -> bool:
+        """Waits until every plan that was asked for is there, or will not be. For tests and benchmarks: programs go
+        on."""
+        return self.asker.wait(seconds)
+
+    def _compiler(self, kind: str) -> Callable[[GraphModule, Sequence[Any]], Any]:
+        def compiled(module: GraphModule, _: Sequence[Any]) -> Any:
+            grouped = self._grouped(kind, module)
+            return make_boxed_func(lambda *args: grouped.forward(*args))  # looked up: `explain` looks at calls
+
+        return compiled
+
+    def _grouped(self, kind: str, module: GraphModule) -> GraphModule:
+        """The graph with groups; as it came where that fails, which is never the program's problem."""
+        try:
+            support = Support()
+            parts = partition(module, support, self.least_ops)
+            for name in parts.groups:
+                self._place(parts.module, name, f"{kind} {len(self.groups)}")
+            parts.module.recompile()
+            reasons = {n.name: support.verdict(n).reason for n in module.graph.nodes if n.op == "call_function"}
+            left = {n.name: reasons.get(n.name, "") for n in parts.module.graph.nodes if n.op == "call_function"}
+            self.graphs.append(CompiledGraph(kind, parts.module, left))
+            return parts.module
+        except Exception as error:
+            self.problems.append(f"{kind}: {type(error).__name__}: {error}")
+            log.warning("a graph stays PyTorch's: %s: %s", type(error).__name__, error)
+            return module
+
+    def _place(self, parent: GraphModule, name: str, label: str) -> None:
+        call = next(n for n in parent.graph.nodes if n.op == "call_module" and n.target == name)
+        values = [a.meta["val"] for a in call.args]
+        dynamic = any(isinstance(v, SYMBOLS) or _is_symbolic(v) for v in values)
+        mode = next((v.fake_mode for v in values if hasattr(v, "fake_mode")), None)
+        examples = values if dynamic or mode is None else [concrete(v, mode) for v in values]
+        group = PlannedGroup(getattr(parent, name), examples, dynamic, label, self._slot, self._ask)
+        setattr(parent, name, group)
+        self.groups.append(group)
+
+    def _slot(self, replaced: Call) -> Slot:
+        return Slot(replaced, self._refused)
+
+    def _ask(self, module: GraphModule, slot: Slot, examples: Sequence[Any]) -> None:
+        exported: list[Exported] = []
+
+        def request() -> Mapping[str, Any]:
+            exported.append(export(module, examples))
+            slot.ops = len(exported[0].body["nodes"])
+            return {"graph": exported[0].body, "target": "cpu"}
+
+        def ready(answer: Answer, binaries: Mapping[str, bytes], executor: Executor) -> None:
+            program = CpuProgram(read_plan(answer.plan), binaries, executor)
+            call = plan_call(exported[0], examples, program, Names(answer.names.inputs, answer.names.outputs))
+            slot.offer(Offered(call, answer.plan_key, len(program.plan.steps)))
+
+        self.asker.ask(Question(request, ready, slot.withdraw, _rungs(self.seconds)))
+
+    def _refused(
+        self, plan: Offered, why: Refusal, detail: str, plan_us: float | None, replaced_us: float | None
+    ) -> None:
+        self.problems.append(f"plan {plan.key[:12]} is {why}: {detail}")
+
+
+def _rungs(seconds: float) -> tuple[float, ...]:
+    """Seconds of the searches that are asked for, one after the other, each going on where the one before ended: a plan
+    that is good enough comes soon, and the best one when it is there."""
+    return (FIRST_SECONDS, seconds) if seconds >= 3 * FIRST_SECONDS else (seconds,)
+
+
+def _is_symbolic(value: Any) -> bool:
+    sizes = (*value.shape, *value.stride()) if isinstance(value, torch.Tensor) else ()
+    return any(isinstance(n, torch.SymInt) for n in sizes)
+
+
+@lru_cache(maxsize=1)
+def _default() -> Backend:
+    return Backend()
+
+
+def fuseplan(
+    module: GraphModule, examples: Sequence[Any], *, options: Mapping[str, Any] | None = None, mode: str | None = None
+) -> Callable[..., Any]:
+    """The back end as PyTorch finds it by name. options: `server`, `seconds`, `least_ops`; others are for `PlanClient`.
+    Raises ValueError for an option that there is not."""
+    if mode not in (None, "default"):
+        raise ValueError(f"expected no mode, got {mode!r}: plans have none")
+    if not options:
+        return _default()(module, examples)
+    unknown = [name for name in options if name not in OPTIONS]
+    if unknown:
+        raise ValueError(f"expected options {', '.join(OPTIONS)}, got {unknown[0]!r}")
+    own = {k: v for k, v in options.items() if k in ("server", "seconds", "least_ops")}
+    return Backend(**own, client={k: v for k, v in options.items() if k not in own})(module, examples)

@@ -1,0 +1,193 @@
+"""`explain(model, inputs)`: which parts of a model plans compute, which stay PyTorch's, why, and what each takes."""
+
+import operator
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.fx import GraphModule, Interpreter, Node
+from torch.utils._pytree import tree_leaves
+
+from fuseplan_client.torch.backend import DEFAULT_SECONDS, Backend, CompiledGraph
+from fuseplan_client.torch.export import is_view
+from fuseplan_client.torch.group import PlannedGroup
+
+RUNS = 7
+JUDGED_CALLS = 16  # after which a plan has been checked and timed
+SMALL = "a plan of so few ops would not be faster"
+
+
+@dataclass(frozen=True)
+class Part:
+    """A group of ops, or an op that stays PyTorch's. ops: of aten in a group. state: of the group's plan, "" of an op.
+    us: median of its calls by itself, as it runs now; eager_us: as PyTorch's own ops; None where it was not timed."""
+
+    name: str
+    ops: int
+    state: str = ""
+    reason: str = ""
+    us: float | None = None
+    eager_us: float | None = None
+    kernels: int | None = None
+
+
+@dataclass(frozen=True)
+class GraphParts:
+    """The parts of one graph, in the order in which they run, views aside."""
+
+    kind: str
+    parts: Sequence[Part]
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """The answer of `explain`. us, eager_us, inductor_us: medians of the whole call. problems: what the back end
+    met."""
+
+    graphs: Sequence[GraphParts]
+    us: float
+    eager_us: float
+    inductor_us: float | None
+    problems: Sequence[str]
+
+    def __str__(self) -> str:
+        lines = [f"The call takes {self.us:,.0f} us; eager mode {self.eager_us:,.0f} us" + self._inductor()]
+        for graph in self.graphs:
+            planned = sum(p.ops for p in graph.parts if p.state == "planned")
+            lines += ["", f"{graph.kind}: {planned} of {sum(p.ops for p in graph.parts)} ops in plans"]
+            lines += [f"  {_line(part)}" for part in graph.parts]
+        return "\n".join([*lines, *(f"note: {p}" for p in self.problems)])
+
+    def _inductor(self) -> str:
+        return "" if self.inductor_us is None else f", Inductor {self.inductor_us:,.0f} us"
+
+
+def explain(
+    model: Callable[..., Any],
+    inputs: Sequence[Any],
+    *,
+    seconds: float = DEFAULT_SECONDS,
+    server: str | None = None,
+    inductor: bool = True,
+    backend: Backend | None = None,
+) -> Explanation:
+    """Compiles the model, waits for its plans, and times the whole call and each part, those of the backward graph,
+    too, where a result has a gradient. seconds: of search for each group. inductor: whether it is compiled by Inductor
+    as well, for its time.
+
+    It calls the model several times, as training would: parameters get gradients.
+    """
+    backend = backend or Backend(server=server, seconds=seconds)
+    compiled = torch.compile(model, backend=backend, dynamic=False)
+    step = _step(compiled, inputs)
+    step()
+    backend.wait(60 + (seconds + 30) * max(1, len(backend.groups)))
+    for _ in range(JUDGED_CALLS):
+        step()
+    timed = {g.kind: _timed_graph(g, step) for g in backend.graphs}
+    other = torch.compile(model, backend="inductor", dynamic=False) if inductor else None
+    return Explanation(
+        [GraphParts(g.kind, timed[g.kind]) for g in backend.graphs],
+        _median_us(step),
+        _median_us(_step(model, inputs)),
+        None if other is None else _median_us(_step(other, inputs)),
+        tuple(backend.problems),
+    )
+
+
+def _step(call: Callable[..., Any], inputs: Sequence[Any]) -> Callable[[], None]:
+    def step() -> None:
+        found = call(*inputs)
+        leaves = [t for t in tree_leaves(found) if isinstance(t, torch.Tensor) and t.requires_grad]
+        if leaves:
+            torch.autograd.backward(leaves, [torch.ones_like(t) for t in leaves])
+
+    return step
+
+
+def _median_us(call: Callable[[], None]) -> float:
+    call()
+    samples: list[float] = []
+    for _ in range(RUNS):
+        start = time.perf_counter()
+        call()
+        samples.append(time.perf_counter() - start)
+    return 1e6 * statistics.median(samples)
+
+
+def _timed_graph(graph: CompiledGraph, step: Callable[[], None]) -> list[Part]:
+    """The graph's parts with their times, from one more step during which its inputs are kept."""
+    given: list[Sequence[Any]] = []
+    forward = graph.module.forward
+
+    def noted(*args: Any) -> Any:
+        given.append(args)
+        return forward(*args)
+
+    graph.module.forward = noted
+    try:
+        step()
+    finally:
+        del graph.module.forward
+    times: dict[str, list[tuple[float, float | None]]] = {}
+    if given:
+        with torch.no_grad():
+            for _ in range(RUNS):
+                _Timed(graph.module, times).run(*given[-1])
+    return [p for n in graph.module.graph.nodes if (p := _part(graph, n, times.get(n.name, ()))) is not None]
+
+
+class _Timed(Interpreter):
+    """Runs a graph node by node; groups as they are, and as PyTorch's ops."""
+
+    def __init__(self, module: GraphModule, times: dict[str, list[tuple[float, float | None]]]) -> None:
+        super().__init__(module, garbage_collect_values=False)
+        self.times = times
+
+    def run_node(self, n: Node) -> Any:
+        if n.op not in ("call_function", "call_module"):
+            return super().run_node(n)
+        start = time.perf_counter()
+        found = super().run_node(n)
+        took, eager = time.perf_counter() - start, None
+        if n.op == "call_module":
+            group = self.fetch_attr(str(n.target))
+            args, _ = self.fetch_args_kwargs_from_env(n)
+            start = time.perf_counter()
+            group.module(*args)
+            eager = time.perf_counter() - start
+        self.times.setdefault(n.name, []).append((took, eager))
+        return found
+
+
+def _part(graph: CompiledGraph, node: Node, times: Sequence[tuple[float, float | None]]) -> Part | None:
+    us = 1e6 * statistics.median(t for t, _ in times) if times else None
+    eager = [e for _, e in times if e is not None]
+    if node.op == "call_module":
+        group = getattr(graph.module, str(node.target))
+        assert isinstance(group, PlannedGroup)
+        ops = sum(n.op == "call_function" and not _is_free(n) for n in group.module.graph.nodes)
+        slot = next(iter(group.slots.values()), None)
+        state, reason, kernels = (slot.state, slot.reason, slot.kernels) if slot else ("waiting", "never called", None)
+        return Part(group.label, ops, state, reason, us, 1e6 * statistics.median(eager) if eager else None, kernels)
+    if node.op != "call_function" or _is_free(node):
+        return None
+    reason = graph.left.get(node.name) or SMALL
+    return Part(str(node.target), 1, "", reason, us, us)
+
+
+def _is_free(node: Node) -> bool:
+    return node.target is operator.getitem or is_view(node)
+
+
+def _line(part: Part) -> str:
+    time_ = "" if part.us is None else f"{part.us:10,.0f} us"
+    if not part.state:
+        return f"{part.name:44}{time_}  PyTorch's: {part.reason}"
+    eager = "" if part.eager_us is None else f", {part.eager_us:,.0f} us as PyTorch's ops"
+    kernels = "" if part.kernels is None else f", {part.kernels} kernels"
+    why = f": {part.reason}" if part.reason else ""
+    return f"{part.name:44}{time_}  {part.ops} ops, {part.state}{kernels}{eager}{why}"

@@ -1,0 +1,93 @@
+"""A group of ops in a graph of PyTorch's: for each set of sizes that it is called with, a slot for a plan."""
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx import GraphModule
+
+from fuseplan_client.torch.plan_call import Call
+from fuseplan_client.torch.slot import Slot
+
+MOST_SIZES = 8  # that a group gets plans for; beyond, what it replaced runs
+
+# Asks for a plan of a group's module for inputs like the examples, which are fake tensors and numbers.
+Ask = Callable[[GraphModule, Slot, Sequence[Any]], None]
+
+
+class PlannedGroup(torch.nn.Module):
+    """Stands where its ops stood, and never raises what they would not. It asks for a plan at its first call, when it
+    is known how tensors are laid out: kernels of PyTorch's need not give what it foresaw. dynamic: sizes are looked up
+    at every call.
+
+    examples: fake tensors as the graph foresaw them.
+    """
+
+    def __init__(
+        self,
+        module: GraphModule,
+        examples: Sequence[Any],
+        dynamic: bool,
+        label: str,
+        slot: Callable[[Call], Slot],
+        ask: Ask,
+    ) -> None:
+        super().__init__()
+        self.module, self.label, self.dynamic = module, label, dynamic
+        self._examples, self._slot, self._ask = examples, slot, ask
+        self._lock = threading.Lock()
+        forward = module.forward
+        self._replaced: Call = lambda args: forward(*args)
+        self.slots: dict[Any, Slot] = {}
+        self._only: Slot | None = None
+
+    def __call__(self, *args: Any) -> Any:
+        """Without `Module.__call__`, which looks for hooks: nobody has this module but the graph that it is in."""
+        slot = self._only
+        return slot.run(args) if slot is not None else self._of_sizes(args)
+
+    def forward(self, *args: Any) -> Any:
+        return self(*args)
+
+    def _of_sizes(self, args: Sequence[Any]) -> Any:
+        key = tuple(map(_layout, args)) if self.dynamic else None
+        slot = self.slots.get(key)
+        if slot is None:
+            if len(self.slots) >= MOST_SIZES:
+                return self._replaced(args)
+            with self._lock:
+                slot = self.slots.get(key) or self._made(key, args)
+        return slot.run(args)
+
+    def _made(self, key: Any, args: Sequence[Any]) -> Slot:
+        slot = self.slots[key] = self._slot(self._replaced)
+        if not self.dynamic:
+            self._only = slot
+        try:
+            known = not self.dynamic and all(map(_alike, args, self._examples))
+            self._ask(self.module, slot, self._examples if known else _faked(args))
+        except Exception as error:  # a fault of ours costs this group, never the program
+            slot.withdraw(f"{type(error).__name__}: {error}")
+        return slot
+
+
+def _layout(value: Any) -> Any:
+    """What a plan depends on of an input: of floats nothing, since they are inputs of plans."""
+    if isinstance(value, torch.Tensor):
+        return value.dtype, *value.shape, *value.stride()
+    return float if isinstance(value, float) else value
+
+
+def _alike(value: Any, example: Any) -> bool:
+    """Whether an input is what the graph foresaw."""
+    if not isinstance(value, torch.Tensor) or not isinstance(example, torch.Tensor):
+        return type(value) is type(example) and (value == example or isinstance(value, float))
+    layouts = [(t.dtype, t.shape, t.stride(), t.storage_offset(), t.layout, t.device) for t in (value, example)]
+    return layouts[0] == layouts[1]
+
+
+def _faked(args: Sequence[Any]) -> Sequence[Any]:
+    with FakeTensorMode() as mode, torch.no_grad():
+        return [mode.from_tensor(a, static_shapes=True) if isinstance(a, torch.Tensor) else a for a in args]

@@ -1,0 +1,165 @@
+"""A group of ops for one set of sizes: what it was replaced by runs until a plan has shown on live inputs that it
+agrees and is faster."""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from fuseplan_client.cpu.executor import StackError
+from fuseplan_client.torch.agreement import disagreement
+from fuseplan_client.torch.plan_call import Call, Unfit
+
+log = logging.getLogger("fuseplan")
+
+TIMED_CALLS = 5  # of either side, in turns
+MOST_UNFIT = 20  # calls that a plan did not fit, after which it is not tried any more
+State = Literal["waiting", "planned", "refused"]
+Refusal = Literal["wrong", "slower", "unusable"]
+
+
+@dataclass
+class Offered:
+    """A plan's function, and what is known of the plan. kernels: launches of it."""
+
+    call: Call
+    key: str = ""
+    kernels: int | None = None
+    samples_us: dict[bool, list[float]] = field(default_factory=lambda: {True: [], False: []})
+
+
+# Told of a plan that was refused: the plan, why, in which words, and both times in microseconds where it was slower.
+Refused = Callable[[Offered, Refusal, str, float | None, float | None], None]
+
+
+@dataclass
+class Slot:
+    """Calls go to `run`. replaced: the group as PyTorch's own ops. reason: why there is no plan, or why the last one
+    was refused. ops: of the graph that was asked about. plan_us, replaced_us: times of the last plan that was timed,
+    and of what ran before.
+
+    With a new plan, the first call runs both sides and compares; the next ones run either in turns, and are timed; from
+    then on the faster side runs. A later plan is timed against the one that runs by then. Only one thread at a time
+    judges a plan, the others go on as before. A plan's function may raise `Unfit` at any call: that call runs what the
+    plan replaced.
+    """
+
+    replaced: Call
+    refused: Refused
+    reason: str = ""
+    state: State = "waiting"
+    plan_us: float | None = None
+    replaced_us: float | None = None
+    ops: int = 0
+    planned_calls: int = 0
+    run: Call = field(init=False)
+    accepted: Offered | None = None
+    _offered: Offered | None = None
+    _judging: threading.Lock = field(default_factory=threading.Lock)
+    _unfit: int = 0
+
+    def __post_init__(self) -> None:
+        self.run = self.replaced
+
+    @property
+    def kernels(self) -> int | None:
+        """Launches of the plan that runs, None where none does."""
+        return self.accepted.kernels if self.accepted is not None else None
+
+    def offer(self, plan: Offered) -> None:
+        """Takes a plan, to be judged by the next calls. Any thread may call this."""
+        with self._judging:
+            self._offered, self.reason, self.run = plan, "", self._checked
+
+    def withdraw(self, reason: str) -> None:
+        """Notes why there will be no other plan."""
+        self.reason = reason
+
+    def _now(self, args: Sequence[Any]) -> Any:
+        """The call as it ran before the plan that is judged came."""
+        return self.replaced(args) if self.accepted is None else self._planned(args)
+
+    def _checked(self, args: Sequence[Any]) -> Any:
+        """The replaced side's results, which those of the plan have to agree with."""
+        if not self._judging.acquire(blocking=False):
+            return self._now(args)
+        try:
+            expected, plan = self.replaced(args), self._offered
+            if plan is None:
+                return expected
+            try:
+                problem = disagreement(plan.call(args), expected)
+            except (Unfit, StackError) as unfit:
+                self._note_unfit(plan, unfit)
+                return expected
+            except Exception as error:  # whatever a plan does, the program goes on without it
+                self._refuse(plan, "unusable", f"{type(error).__name__}: {error}")
+                return expected
+            if problem:
+                self._refuse(plan, "wrong", problem)
+            else:
+                self.run = self._timed
+        finally:
+            self._judging.release()
+        return expected
+
+    def _timed(self, args: Sequence[Any]) -> Any:
+        """The results of either side, the one that has run less often by now."""
+        if not self._judging.acquire(blocking=False):
+            return self._now(args)
+        try:
+            plan = self._offered
+            if plan is None:
+                return self._now(args)
+            of_plan = len(plan.samples_us[True]) <= len(plan.samples_us[False])
+            start = time.perf_counter()
+            try:
+                found = plan.call(args) if of_plan else self._now(args)
+            except (Unfit, StackError) as unfit:
+                self._note_unfit(plan, unfit)
+                return self.replaced(args)
+            plan.samples_us[of_plan].append(1e6 * (time.perf_counter() - start))
+            if min(map(len, plan.samples_us.values())) >= TIMED_CALLS:
+                self._decide(plan)
+        finally:
+            self._judging.release()
+        return found
+
+    def _decide(self, plan: Offered) -> None:
+        self.plan_us, self.replaced_us = (min(plan.samples_us[side]) for side in (True, False))
+        if self.plan_us <= self.replaced_us:
+            self._accept(plan)
+        else:
+            self._refuse(plan, "slower", f"{self.plan_us:.0f} us, what ran before {self.replaced_us:.0f} us")
+
+    def _accept(self, plan: Offered) -> None:
+        self.accepted, self._offered, self._unfit = plan, None, 0
+        self.state, self.run = "planned", self._planned
+
+    def _planned(self, args: Sequence[Any]) -> Any:
+        plan = self.accepted
+        if plan is None:
+            return self.replaced(args)
+        try:
+            found = plan.call(args)
+            self.planned_calls += 1
+            return found
+        except (Unfit, StackError) as unfit:
+            self._note_unfit(plan, unfit)
+        return self.replaced(args)
+
+    def _note_unfit(self, plan: Offered, unfit: Exception) -> None:
+        self._unfit += 1
+        if self._unfit >= MOST_UNFIT:
+            self._refuse(plan, "unusable", f"{MOST_UNFIT} calls did not fit: {unfit}")
+
+    def _refuse(self, plan: Offered, why: Refusal, detail: str) -> None:
+        """Goes on without the plan: with the one before, unless it is that."""
+        if self.accepted is plan:
+            self.accepted = None
+        self._offered, self.reason = None, f"{why}: {detail}"
+        self.state, self.run = ("refused", self.replaced) if self.accepted is None else ("planned", self._planned)
+        log.info("a plan was refused as %s: %s", why, detail)
+        self.refused(plan, why, detail, self.plan_us, self.replaced_us)

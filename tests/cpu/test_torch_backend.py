@@ -1,0 +1,336 @@
+"""`torch.compile` by plans: what PyTorch gives, with and without gradients, whatever comes in and whatever goes
+wrong."""
+
+import os
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+# ruff: noqa: E402  PyTorch is an extra
+from fuseplan_client.torch import slot as slot_module
+from fuseplan_client.torch.agreement import disagreement
+from fuseplan_client.torch.backend import Backend
+from fuseplan_client.torch.explain import explain
+from fuseplan_client.torch.slot import Offered, Slot
+from torch.nn import functional as F
+
+from tests.support.local_plans import LocalPlans
+
+
+@pytest.fixture(scope="module")
+def plans(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalPlans]:
+    made = LocalPlans.made(tmp_path_factory.mktemp("torch") / "cache")
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def backend(plans: LocalPlans, monkeypatch: pytest.MonkeyPatch) -> Iterator[Backend]:
+    """A back end whose plans are there at once and are taken whatever their times are."""
+
+    monkeypatch.setattr(Slot, "_decide", Slot._accept)
+    torch._dynamo.reset()
+    made = Backend(asker=plans, least_ops=1)
+    plans.failures.clear()
+    yield made
+    torch._dynamo.reset()
+
+
+def slots(backend: Backend) -> list[Slot]:
+    return [s for g in backend.groups for s in g.slots.values()]
+
+
+def planned(backend: Backend) -> bool:
+    """Whether every group has a plan that has run, and there are some."""
+    return bool(slots(backend)) and all(s.state == "planned" and s.planned_calls for s in slots(backend))
+
+
+CALLS = 14  # one that compares, ten that are timed, and some that are planned
+
+
+def check(function: Callable[..., Any], make: Callable[[int], tuple[Any, ...]], backend: Backend, **how: Any) -> None:
+    """Calls with tensors drawn anew give what PyTorch gives: values, strides, dtypes; gradients, where there are; and
+    leave inputs as PyTorch does."""
+    compiled = torch.compile(function, backend=backend, **how)
+    for seed in range(CALLS):
+        sides: list[list[Any]] = []
+        for call in (compiled, function):
+            torch.manual_seed(seed)
+            args = make(seed)
+            torch.manual_seed(seed)
+            out = call(*args)
+            outs = list(out) if isinstance(out, tuple | list) else [out]
+            leaves = [a for a in args if isinstance(a, torch.Tensor) and a.requires_grad]
+            total = [o.float().square().sum() for o in outs if isinstance(o, torch.Tensor) and o.requires_grad]
+            if total:
+                torch.stack(total).sum().backward()
+            grads = [a.grad for a in leaves]
+            sides.append([*outs, *grads, *(a.detach() if isinstance(a, torch.Tensor) else a for a in args)])
+        found, expected = sides
+        assert [isinstance(v, torch.Tensor) for v in found] == [isinstance(v, torch.Tensor) for v in expected]
+        assert disagreement(found, expected) == "", seed
+        for a, b in zip(found, expected, strict=True):
+            if isinstance(b, torch.Tensor):
+                assert (a.dtype, a.shape, a.requires_grad) == (b.dtype, b.shape, b.requires_grad)
+    assert not backend.problems
+
+
+def of(*shapes: tuple[int, ...], dtype: Any = torch.float32, grad: bool = False) -> Callable[[int], tuple[Any, ...]]:
+    def make(seed: int) -> tuple[Any, ...]:
+        return tuple(torch.randn(s, dtype=dtype).requires_grad_(grad) for s in shapes)
+
+    return make
+
+
+def norm_gelu(x: Any, w: Any) -> Any:
+    return F.gelu(F.layer_norm(x, x.shape[-1:], w)) + x
+
+
+def attention(q: Any, k: Any, v: Any) -> Any:
+    return F.scaled_dot_product_attention(q, k, v, is_causal=True)
+
+
+PLANNED: dict[str, tuple[Callable[..., Any], Callable[[int], tuple[Any, ...]]]] = {
+    "pointwise": (lambda x, y: torch.tanh(x) * y + 1, of((17, 33), (33,))),
+    "normalization": (norm_gelu, of((12, 64), (64,))),
+    "with gradients": (norm_gelu, of((12, 64), (64,), grad=True)),
+    "product": (lambda x, w, b: torch.relu(x @ w + b), of((9, 20), (20, 31), (31,), grad=True)),
+    "attention": (attention, of((2, 3, 16, 8), (2, 3, 16, 8), (2, 3, 16, 8), grad=True)),
+    "bf16": (norm_gelu, of((12, 64), (64,), dtype=torch.bfloat16, grad=True)),
+    "views of inputs": (lambda x: (x.t(), x[1:], (x * 2).t(), x + 1), of((5, 7))),
+    "views of results": (lambda x: ((y := x.exp() * 2), y.view(-1), y[0]), of((5, 7))),
+    "one tensor twice": (lambda x: ((y := x.exp() * 2), y), of((5, 7))),
+    "zero sizes": (lambda x, y: (x.exp() * 2, (y.sum(0) + 1).tanh()), of((0, 7), (0, 3))),
+    "not contiguous": (
+        lambda x, y: x.exp() * 2 + y,
+        lambda s: (torch.randn(7, 5).t(), torch.randn(5, 14)[:, ::2]),
+    ),
+    "repeated": (lambda x, y: (x * y).exp() + 1, lambda s: (torch.randn(1, 7).expand(5, 7), torch.randn(5, 7))),
+    "numbers": (lambda x, a, b: (x * a).exp() + b, lambda s: (torch.randn(5, 7), 0.5 + s, 2)),
+    "integers": (lambda x: ((x // 3) * x % 7, x > 3, x.sum()), lambda s: (torch.randint(-50, 50, (40,)),)),
+    "mutation": (lambda x: x.mul_(2).add_(1).exp() * 3, of((5, 7))),
+    "mutation of a view": (lambda x: (x[1].mul_(2), x.exp() * 3)[1], of((5, 7))),
+    "dropout": (lambda x: F.dropout(x.exp(), 0.3, True) * 2 + x, of((40, 50), grad=True)),
+    "scalars that are tensors": (lambda x, t: (x * t).exp() + t, lambda s: (torch.randn(5), torch.tensor(1.0 + s))),
+}
+
+
+@pytest.mark.parametrize("name", PLANNED)
+def test_plans_give_what_pytorch_gives(name: str, backend: Backend, plans: LocalPlans) -> None:
+    function, make = PLANNED[name]
+    check(function, make, backend, dynamic=False if name != "numbers" else None)
+    assert planned(backend) or name == "numbers", [(s.state, s.reason) for s in slots(backend)]
+    assert not plans.failures
+
+
+def test_no_grad_and_inference_mode(backend: Backend) -> None:
+    compiled = torch.compile(norm_gelu, backend=backend)
+    x, w = (t.requires_grad_() for t in of((12, 64), (64,))(0))
+    for mode in (torch.no_grad, torch.inference_mode):
+        for _ in range(CALLS):
+            with mode():
+                assert disagreement(compiled(x, w), norm_gelu(x, w)) == ""
+    assert planned(backend)
+
+
+def test_autocast(backend: Backend) -> None:
+    model = torch.nn.Sequential(torch.nn.Linear(32, 48), torch.nn.GELU(), torch.nn.LayerNorm(48))
+    compiled = torch.compile(model, backend=backend)
+    for _ in range(CALLS):
+        x = torch.randn(9, 32)
+        with torch.autocast("cpu", torch.bfloat16):
+            found, expected = compiled(x), model(x)
+        assert found.dtype == expected.dtype
+        assert disagreement(found, expected) == ""
+
+
+def test_graph_breaks(backend: Backend) -> None:
+    def function(x: Any) -> Any:
+        y = x.exp() * 2
+        if y.abs().sum().item() > 0:
+            y = y.sin() * y
+        return (y + 1).tanh()
+
+    check(function, of((30,)), backend)
+    states = [(s.state, s.planned_calls) for s in slots(backend)]
+    assert sum(state == "planned" and calls > 0 for state, calls in states) >= 2, states
+
+
+def test_sizes_that_change(backend: Backend) -> None:
+    """Each of the first eight sizes gets a plan; others run what PyTorch has."""
+    compiled = torch.compile(norm_gelu, backend=backend, dynamic=True)
+    for rows in range(2, 14):
+        for _ in range(CALLS):
+            x, w = of((rows, 64), (64,))(rows)
+            assert disagreement(compiled(x, w), norm_gelu(x, w)) == ""
+    assert len(slots(backend)) == 8
+    assert planned(backend)
+
+
+def test_an_optimizer_step(backend: Backend) -> None:
+    def made() -> tuple[list[Any], Any]:
+        torch.manual_seed(0)
+        parameters = [torch.nn.Parameter(torch.randn(s)) for s in ((20, 30), (30,), (5, 5))]
+        return parameters, torch.optim.Adam(parameters, lr=0.01, foreach=True)
+
+    (mine, ours), (theirs, eager) = made(), made()
+    step = torch.compile(ours.step, backend=backend)
+    for seed in range(CALLS + 4):
+        torch.manual_seed(seed)
+        for a, b in zip(mine, theirs, strict=True):
+            a.grad = torch.randn_like(a)
+            b.grad = a.grad.clone()
+        step()
+        eager.step()
+        assert disagreement(mine, theirs) == "", seed
+    assert not backend.problems
+
+
+def test_two_models_and_threads_that_call_at_once(backend: Backend) -> None:
+    models = [
+        torch.compile(f, backend=backend, dynamic=False) for f in (norm_gelu, lambda x, w: (x * w).softmax(-1) + 1)
+    ]
+    eager = (norm_gelu, lambda x, w: (x * w).softmax(-1) + 1)
+    with torch.no_grad():
+        for _ in range(CALLS):
+            for m in models:
+                m(*of((12, 64), (64,))(0))
+    wrong: list[str] = []
+
+    def work() -> None:
+        with torch.no_grad():
+            for i in range(60):
+                x, w = torch.randn(12, 64), torch.randn(64)
+                wrong.append(disagreement(models[i % 2](x, w), eager[i % 2](x, w)))
+
+    workers = [threading.Thread(target=work) for _ in range(3)]
+    for t in workers:
+        t.start()
+    for t in workers:
+        t.join()
+    assert set(wrong) == {""}
+    assert planned(backend)
+
+
+class Doubled(torch.utils.data.Dataset[Any]):
+    """A data set that is computed by a plan, in workers that are forks."""
+
+    def __init__(self, call: Callable[..., Any]) -> None:
+        self.call = call
+
+    def __len__(self) -> int:
+        return 12
+
+    def __getitem__(self, i: int) -> Any:
+        with torch.no_grad():
+            return self.call(torch.full((12, 64), float(i)), torch.ones(64)), os.getpid()
+
+
+@pytest.mark.timeout(120)
+def test_workers_of_a_data_loader(backend: Backend) -> None:
+    compiled = torch.compile(norm_gelu, backend=backend, dynamic=False)
+    with torch.no_grad():
+        for _ in range(CALLS):
+            compiled(*of((12, 64), (64,))(0))
+    assert planned(backend)
+    loader = torch.utils.data.DataLoader(Doubled(compiled), batch_size=3, num_workers=2, multiprocessing_context="fork")
+    pids = set()
+    for at, (found, pid) in enumerate(loader):
+        pids |= set(pid.tolist())
+        for j in range(3):
+            expected = norm_gelu(torch.full((12, 64), float(3 * at + j)), torch.ones(64))
+            assert disagreement(found[j], expected) == ""
+    assert os.getpid() not in pids
+
+
+@pytest.mark.parametrize("fault", ["wrong", "unusable", "slower"])
+def test_plans_that_are_not_kept(fault: str, plans: LocalPlans, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A plan that gives something else, raises, or takes longer: calls give what PyTorch gives, and the plan is
+    refused."""
+    torch._dynamo.reset()
+    backend = Backend(asker=plans)
+    offer, clock = Slot.offer, [0.0]
+
+    def worse(slot: Slot, plan: Offered) -> None:
+        def call(args: Any) -> Any:
+            if fault == "unusable":
+                raise RuntimeError("no such kernel")
+            found = plan.call(args)
+            if fault == "wrong":
+                found[0].add_(0.01)
+            clock[0] += 1.0
+            return found
+
+        offer(slot, replace(plan, call=call))
+
+    monkeypatch.setattr(Slot, "offer", worse)
+    monkeypatch.setattr(slot_module.time, "perf_counter", lambda: clock[0])
+    compiled = torch.compile(norm_gelu, backend=backend, dynamic=False)
+    for seed in range(CALLS):
+        x, w = of((12, 64), (64,))(seed)
+        with torch.no_grad():
+            assert disagreement(compiled(x, w), norm_gelu(x, w)) == ""
+    (slot,) = slots(backend)
+    assert (slot.state, slot.reason.partition(":")[0]) == ("refused", fault)
+    assert backend.problems
+
+
+UNFIT = {
+    "strides": lambda x, w: (x.t().contiguous().t(), w),
+    "dtype": lambda x, w: (x.double(), w.double()),
+    "alignment": lambda x, w: (torch.empty(12 * 64 + 1)[1:].view(12, 64).copy_(x), w),
+}
+
+
+@pytest.mark.parametrize("name", UNFIT)
+def test_tensors_that_lie_otherwise_run_what_the_plan_replaced(name: str, backend: Backend) -> None:
+    """Kernels of PyTorch's need not give what AOTAutograd foresaw: such calls do without the plan, and at last it
+    goes."""
+    compiled = torch.compile(lambda x, w: norm_gelu(x, w) * 2, backend=backend, dynamic=False)
+    x, w = of((12, 64), (64,))(0)
+    with torch.no_grad():
+        for _ in range(CALLS):
+            compiled(x, w)
+    (group,), (slot,) = backend.groups, slots(backend)
+    assert planned(backend)
+    for i in range(25):
+        other = UNFIT[name](x, w)
+        assert disagreement(group(*other), group.module(*other)) == ""
+        assert (slot.state == "refused") is (i >= 19)
+    assert "20 calls did not fit" in slot.reason
+
+
+def test_code_that_was_changed_on_the_way_is_not_loaded(plans: LocalPlans) -> None:
+    torch._dynamo.reset()
+    changed = LocalPlans(plans.bench, plans.executor, lambda data: data[:-1] + b"x")
+    backend = Backend(asker=changed)
+    compiled = torch.compile(lambda x: x.exp().cos() * 5, backend=backend, dynamic=False)
+    for _ in range(CALLS):
+        x = torch.randn(40)
+        assert torch.equal(compiled(x), x.exp().cos() * 5)
+    (slot,) = slots(backend)
+    assert slot.state == "waiting"
+    assert "expected a binary of sha256" in slot.reason
+
+
+def test_an_explanation_says_what_went_where(backend: Backend) -> None:
+    def model(x: Any, w: Any) -> Any:
+        h = torch.sort(norm_gelu(x, w) * 2, -1)[0]
+        return (h.exp() + x).tanh() @ w
+
+    found = explain(model, of((12, 64), (64,), grad=True)(0), backend=backend, inductor=False)
+    assert [g.kind for g in found.graphs] == ["forward", "backward"]
+    forward = found.graphs[0].parts
+    assert [bool(p.state) for p in forward] == [True, False, True]
+    assert forward[1].name.startswith("aten.sort")
+    assert "no such op" in forward[1].reason
+    assert all(p.us is not None and p.us > 0 for p in forward)
+    assert all(p.state == "planned" and (p.kernels or 0) > 0 and (p.eager_us or 0) > 0 for p in forward if p.state)
+    text = str(found)
+    assert "aten.sort" in text
+    assert "PyTorch's: no such op" in text
