@@ -1,0 +1,140 @@
+"""The measurement: a process for each row, results kept from run to run, a table for people.
+
+python -m benchmarks.models [--models gpt2.eval,...] [--threads 1,2] [--dtypes f32,bf16] [--sizes 0,1] [--seconds 60]
+python -m benchmarks.models --server http://127.0.0.1:8080      # else each row starts a server of its own
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import asdict
+from math import exp, log
+from pathlib import Path
+from typing import Any
+
+from benchmarks.machine import RESULTS, machine
+
+FILE = "models"
+Key = tuple[str, int, str, int]
+
+
+def main() -> int:
+    """Measures the rows that are asked for, one after the other, and writes results/models.{json,md} after each."""
+    options = _options()
+    if options.row:
+        _print_row(options)
+        return 0
+    rows = _kept()
+    for key in _asked(options):
+        found = _measured(key, options)
+        rows[key] = found
+        _write(rows)
+        print(_line(found), flush=True)
+    return 0
+
+
+def _options() -> argparse.Namespace:
+    from benchmarks.models.zoo import names  # noqa: PLC0415  PyTorch takes seconds to import
+
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--models", default=",".join(names()))
+    parser.add_argument("--threads", default="1,2")
+    parser.add_argument("--dtypes", default="f32,bf16")
+    parser.add_argument("--sizes", default="0,1")
+    parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--rounds", type=int, default=21)
+    parser.add_argument("--race-seconds", type=float, default=20.0)
+    parser.add_argument("--server")
+    parser.add_argument("--row", help=argparse.SUPPRESS)
+    return parser.parse_args()
+
+
+def _asked(options: argparse.Namespace) -> list[Key]:
+    threads, sizes = ([int(v) for v in text.split(",")] for text in (options.threads, options.sizes))
+    dtypes, models = options.dtypes.split(","), options.models.split(",")
+    return [(m, s, d, t) for m in models for d in dtypes for s in sizes for t in threads]
+
+
+def _print_row(options: argparse.Namespace) -> None:
+    from benchmarks.models.row import measure  # noqa: PLC0415
+
+    name, size, dtype, threads = options.row.split(",")
+    row = measure(
+        name, int(size), dtype, int(threads), server=options.server, seconds=options.seconds, rounds=options.rounds,
+        race_s=options.race_seconds,
+    )  # fmt: skip
+    print(json.dumps({**asdict(row), "speedup": row.speedup}))
+
+
+def _measured(key: Key, options: argparse.Namespace) -> dict[str, Any]:
+    """The row, from a process with that many CPUs whose environment holds no library to less than it can do."""
+    name, size, dtype, threads = key
+    command = [sys.executable, "-m", "benchmarks.models", "--row", f"{name},{size},{dtype},{threads}"]
+    command += ["--seconds", str(options.seconds), "--rounds", str(options.rounds)]
+    command += ["--race-seconds", str(options.race_seconds), *(["--server", options.server] if options.server else [])]
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(("OPENBLAS_", "OMP_", "MKL_"))}
+    cpus = sorted(os.sched_getaffinity(0))[:threads]
+    with tempfile.TemporaryDirectory() as folder:
+        for part in ("DATA", "CACHE", "CONFIG"):
+            environment[f"XDG_{part}_HOME"] = f"{folder}/{part}"
+        done = subprocess.run(
+            command, capture_output=True, text=True, env=environment, check=False,
+            preexec_fn=lambda: os.sched_setaffinity(0, cpus),
+        )  # fmt: skip
+    if done.returncode:
+        last = (done.stderr.strip().splitlines() or ["no output"])[-1]
+        return {"model": name, "size": size, "dtype": dtype, "threads": threads, "problem": last}
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def _kept() -> dict[Key, dict[str, Any]]:
+    file = RESULTS / f"{FILE}.json"
+    if not file.exists():
+        return {}
+    rows = json.loads(file.read_text())["rows"]
+    return {(r["model"], r["size"], r["dtype"], r["threads"]): r for r in rows}
+
+
+def _write(rows: dict[Key, dict[str, Any]]) -> None:
+    import torch  # noqa: PLC0415
+
+    about = {**machine(), "torch": torch.__version__}
+    RESULTS.mkdir(exist_ok=True)
+    ordered = [rows[key] for key in sorted(rows)]
+    (RESULTS / f"{FILE}.json").write_text(json.dumps({"machine": about, "rows": ordered}, indent=1) + "\n")
+    Path(RESULTS / f"{FILE}.md").write_text(table(about, ordered))
+
+
+def table(about: dict[str, str], rows: Sequence[dict[str, Any]]) -> str:
+    """The report, in Markdown."""
+    lines = [
+        '# Models by `torch.compile(backend="fuseplan")`',
+        "",
+        f"{about['device']}; PyTorch {about['torch']}; {about['commit']}. Medians of a step in microseconds; times of",
+        "eager mode and Inductor over ours in the same rounds. `python -m benchmarks.models`",
+        "",
+        "| model | size | dtype | threads | eager | Inductor | ours | eager/ours | Inductor/ours | plans | agrees |",
+        "|---|---:|---|---:|---:|---:|---:|---:|---:|---|---|",
+        *(_line(row) for row in rows),
+    ]
+    found = [row["speedup"] for row in rows if row.get("speedup")]
+    if found:
+        mean = exp(sum(map(log, found)) / len(found))
+        better = "Geometric mean over the better of eager mode and Inductor"
+        lines += ["", f"{better}: **{mean:.2f}**; {len(found)} rows; least {min(found):.2f}."]
+    return "\n".join(lines) + "\n"
+
+
+def _line(row: dict[str, Any]) -> str:
+    head = f"| {row['model']} | {row['size']} | {row['dtype']} | {row['threads']} "
+    if row.get("problem") and not row.get("us"):
+        return f"{head}| {row['problem'][:120]} |"
+    us, over = row["us"], row["over"]
+    states = [g["state"] + (f" ({g['reason'][:60]})" if g["reason"] else "") for g in row["groups"]]
+    times = " | ".join(f"{us[side]:.0f}" for side in ("eager", "inductor", "fuseplan"))
+    ratios = " | ".join(f"{over[side][0]:.2f}" for side in ("eager", "inductor"))
+    return f"{head}| {times} | {ratios} | {', '.join(states)} | {row['disagreement'] or 'yes'} |"
