@@ -85,7 +85,8 @@ class _Writer:
         self.known: dict[str, Any] = {
             "table_of": program.table, "prepare": program.prepare, "Unfit": Unfit, "empty_strided": EMPTY_STRIDED,
             "check": guards.assert_size_stride, "get_num_threads": torch.get_num_threads,
-            "way": way_of(program.executor), "double": ctypes.c_double, "addressof": ctypes.addressof, "version": version, "run": steps.entry,
+            "way": way_of(program.executor),
+            "double": ctypes.c_double, "addressof": ctypes.addressof, "version": version, "run": steps.entry,
             "handle": steps.handle, "first": program.once, "end": steps.steps, "steps": steps, "StackError": StackError,
         }  # fmt: skip
 
