@@ -17,7 +17,7 @@ PINS := pyproject.toml constraints.txt
 EXTRAS ?= dashboard
 
 .DEFAULT_GOAL := help
-.PHONY: help demo serve test test-gpu soak soak-lowest soak-newest check format docs bench-cpu bench-gpu wheel clean compiler
+.PHONY: help demo torch serve test test-gpu soak soak-lowest soak-newest check format docs bench-cpu bench-gpu wheel clean compiler
 # test-gpu and bench-gpu take an interpreter that has what they need, and install nothing then:
 #   make bench-gpu GPU_PYTHON=python3.12    with torch, cupy, numpy, pydantic, ml_dtypes, rustworkx (and nvmath for
 #   library calls, pytest and pytest-timeout for test-gpu, which runs in parallel where there is pytest-xdist)
@@ -31,6 +31,9 @@ help: ## Show this list
 
 demo: $(VENV)/.demo compiler ## Plan Mistral RoPE through the HTTP service and show what comes back, twice
 	@$(BIN)/python -m service.demo $(ARGS)
+
+torch: $(VENV)/.torch compiler ## Run a transformer block by torch.compile(backend="fuseplan"), and say what went where
+	@$(BIN)/python docs/torch_block.py $(ARGS)
 
 serve: $(VENV)/.demo compiler ## Run the service on 127.0.0.1:8080
 	@$(BIN)/fuseplan serve $(ARGS)
@@ -104,6 +107,11 @@ $(VENV)/.test: $(PINS) | $(BIN)/python
 $(VENV)/.bench: $(PINS) | $(BIN)/python
 	@echo "Installing Fuseplan and PyTorch into $(VENV) (once; a few minutes) ..."
 	@$(PIP) install -q -e '.[dashboard,bench]'
+	@touch $@
+
+$(VENV)/.torch: $(PINS) client/pyproject.toml | $(BIN)/python
+	@echo "Installing Fuseplan, its client and PyTorch into $(VENV) (once; a few minutes) ..."
+	@$(PIP) install -q -e '.[dashboard]' -e './client[torch,openblas]'
 	@touch $@
 
 $(VENV)/.gpu: $(PINS) | $(BIN)/python

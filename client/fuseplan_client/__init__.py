@@ -1,5 +1,7 @@
 """Runs plans that Fuseplan made where Fuseplan is not installed: `load(folder)`, then call what it gives."""
 
+from typing import Any
+
 from fuseplan_client.bundle import Bundle, BundleError, read_bundle
 from fuseplan_client.cpu.machine import MachineError
 from fuseplan_client.cpu.runtime import CpuPlan
@@ -26,6 +28,14 @@ __all__ = [
     "Outputs",
     "Plan",
     "PrologueError",
+    "explain",
     "load",
     "read_bundle",
 ]
+
+
+def explain(model: Any, inputs: Any, **options: Any) -> Any:
+    """See `fuseplan_client.torch.explain.explain`: PyTorch is imported when this is called."""
+    from fuseplan_client.torch.explain import explain as explained  # noqa: PLC0415
+
+    return explained(model, inputs, **options)
