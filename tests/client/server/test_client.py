@@ -1,0 +1,428 @@
+"""The client against servers that are right, slow, wrong, absent, and killed in the middle of an answer."""
+
+import asyncio
+import hashlib
+import json
+import multiprocessing
+import os
+import random
+import threading
+import traceback
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from fuseplan_client.server import (
+    Answer,
+    AnswerCutOff,
+    AsyncPlanClient,
+    BadAnswer,
+    BadArgument,
+    Limits,
+    Pending,
+    PlanClient,
+    PlanServerError,
+    ProblemAnswer,
+    ServerAbsent,
+    ServerSlow,
+)
+from fuseplan_client.server import background as background_module
+
+from tests.support.plan_server import (
+    BINARY,
+    NEVER,
+    Asked,
+    Piece,
+    answer,
+    http,
+    plan,
+    plan_server,
+    problem,
+    sha,
+    unused_url,
+    waited,
+)
+
+REQUEST = {"graph_key": "0" * 64}
+ONCE = Limits(attempts=1, hedge_s=60.0)
+QUICK = Limits(attempts=3, hedge_s=60.0, backoff_s=0.001, most_backoff_s=0.002)
+OPERATION = {"id": "abc", "state": "running", "done": False, "progress": {"measured": 3}, "result": None, "error": None}
+
+
+def always(*pieces: Piece) -> Callable[[Asked], Sequence[Piece]]:
+    return lambda asked: pieces
+
+
+def test_a_plan_comes_with_its_names_and_the_bytes_that_its_key_is_of() -> None:
+    with plan_server(always(http(answer(cut_short="time was over", refining=True)))) as server:
+        found = PlanClient(server.url, limits=ONCE).resolve(REQUEST)
+    assert isinstance(found, Answer)
+    assert hashlib.sha256(found.plan_body).hexdigest() == found.plan_key
+    assert found.plan == plan()
+    assert (found.names.inputs, found.names.outputs) == (("x",), ("y",))
+    assert (found.cut_short, found.refining, found.kept, found.state) == ("time was over", True, False, "measured")
+    assert found.binaries == (sha(BINARY),)
+    (asked,) = server.asked
+    assert (asked.method, asked.path, json.loads(asked.body)) == ("POST", "/v1/plans:resolve", REQUEST)
+    assert asked.headers["content-type"] == "application/json"
+    assert "cache-control" not in asked.headers
+
+
+def test_equal_requests_are_equal_bytes_and_bytes_stay_as_they_are() -> None:
+    with plan_server(always(http(answer()))) as server:
+        client = PlanClient(server.url + "/", limits=ONCE)
+        client.resolve({"b": 1, "a": {"d": 2, "c": "é"}})
+        client.resolve({"a": {"c": "é", "d": 2}, "b": 1})
+        client.resolve(b'{ "b":1 }')
+        client.resolve(REQUEST, again=True)
+    bodies = [asked.body for asked in server.asked]
+    assert bodies[0] == bodies[1]
+    assert bodies[2] == b'{ "b":1 }'
+    assert server.asked[3].headers["cache-control"] == "no-cache"
+
+
+def test_a_search_under_way_is_an_operation_which_can_be_looked_at() -> None:
+    def respond(asked: Asked) -> Sequence[Piece]:
+        if asked.method == "POST":
+            return (http({"operation": OPERATION, "best_plan": None}, 202, headers=[("Retry-After", "7")]),)
+        failed = {**OPERATION, "state": "failed", "done": True, "progress": None}
+        failed["error"] = {"type": "/errors/tuning-failed", "title": "No plan", "status": 500, "detail": "Why."}
+        return (http(failed),)
+
+    with plan_server(respond) as server:
+        client = PlanClient(server.url, limits=ONCE)
+        found = client.resolve(REQUEST)
+        assert isinstance(found, Pending)
+        assert (found.operation.id, found.operation.retry_after_s) == ("abc", 7.0)
+        assert found.operation.progress == {"measured": 3}
+        ended = client.operation("abc")
+        assert server.asked[-1].path == "/v1/operations/abc"
+    assert ended.done
+    assert ended.error is not None
+    assert (ended.error.type, ended.error.detail, ended.error.status) == ("tuning-failed", "Why.", 500)
+
+
+def test_a_binary_is_what_its_name_says_or_refused() -> None:
+    with plan_server(always(http(BINARY, media_type="application/octet-stream"))) as server:
+        client = PlanClient(server.url, limits=ONCE)
+        assert client.binary(sha(BINARY)) == BINARY
+        with pytest.raises(BadAnswer, match="does not hash to its name"):
+            client.binary(sha(b"another"))
+
+
+def test_problems_say_type_detail_and_place() -> None:
+    with plan_server(always(problem(422, "bad-graph", detail="No op 'foo'.", place="/graph/nodes/3"))) as server:
+        with pytest.raises(ProblemAnswer, match=r"No op 'foo'\. \(at /graph/nodes/3\)") as caught:
+            PlanClient(server.url, limits=QUICK).resolve(REQUEST)
+        assert len(server.asked) == 1
+    assert (caught.value.status, caught.value.type, caught.value.place) == (422, "bad-graph", "/graph/nodes/3")
+
+
+def test_a_busy_server_is_asked_again_as_it_says() -> None:
+    def respond(asked: Asked) -> Sequence[Piece]:
+        return (problem(503, headers=[("Retry-After", "0")]) if asked.number < 2 else http(answer()),)
+
+    with plan_server(respond) as server:
+        assert isinstance(PlanClient(server.url, limits=QUICK).resolve(REQUEST), Answer)
+        assert len(server.asked) == 3
+        server.respond = always(problem(429, "too-many-operations", headers=[("Retry-After", "30")]))
+        with pytest.raises(ProblemAnswer) as caught:
+            PlanClient(server.url, limits=QUICK).resolve(REQUEST)
+        assert len(server.asked) == 4
+    assert caught.value.retry_after_s == 30.0
+
+
+def test_an_absent_server_is_told_with_its_address() -> None:
+    url = unused_url()
+    with pytest.raises(ServerAbsent, match=f"no connection to {url}.*is the server running"):
+        PlanClient(url, limits=QUICK).resolve(REQUEST)
+
+
+def test_a_slow_server_is_given_up_whether_it_says_nothing_or_a_byte_now_and_then() -> None:
+    limits = Limits(attempt_s=0.15, connect_s=0.1, attempts=1, hedge_s=60.0)
+    trickle = [piece for byte in http(answer()) for piece in (bytes([byte]), 0.02)]
+    for pieces in ((NEVER,), (http(answer())[:-5], NEVER), trickle):
+        with plan_server(always(*pieces)) as server, pytest.raises(ServerSlow, match=r"within 0\.15 s"):
+            PlanClient(server.url, limits=limits).resolve(REQUEST)
+
+
+def test_a_slow_first_answer_is_overtaken_by_the_hedge() -> None:
+    def respond(asked: Asked) -> Sequence[Piece]:
+        return (NEVER,) if asked.number == 0 else (http(answer()),)
+
+    with plan_server(respond) as server:
+        found = PlanClient(server.url, limits=Limits(attempts=1, hedge_s=0.02)).resolve(REQUEST)
+        assert isinstance(found, Answer)
+        assert len(server.asked) == 2
+        assert server.asked[0].body == server.asked[1].body
+
+
+def test_answers_cut_off_at_any_byte_are_refused_and_asked_for_again() -> None:
+    whole = http(answer())
+    rng = random.Random(seed := random.SystemRandom().randrange(2**32))
+    print(f"seed {seed}")
+    for cut in [*sorted(rng.sample(range(len(whole)), 25)), len(whole) - 1]:
+        with plan_server(lambda asked, cut=cut: (whole[:cut],) if asked.number == 0 else (whole,)) as server:
+            with pytest.raises((AnswerCutOff, ServerAbsent)):
+                PlanClient(server.url, limits=ONCE).resolve(REQUEST)
+            assert isinstance(PlanClient(server.url, limits=QUICK).resolve(REQUEST), Answer)
+        with plan_server(lambda asked, cut=cut: (whole[:cut],) if asked.number == 0 else (whole,)) as server:
+            assert isinstance(PlanClient(server.url, limits=QUICK).resolve(REQUEST), Answer)
+            assert len(server.asked) == 2
+
+
+OTHERS: dict[str, bytes] = {
+    "a page": http(b"<html>It works!</html>", media_type="text/html"),
+    "nothing": http(b""),
+    "a list": http(b"[]"),
+    "a number": http(b"7"),
+    "an empty object": http({}),
+    "no UTF-8": http(b'{"state": "\xff"}'),
+    "half an object": http(answer()[:-1]),
+    "something behind": http(answer() + b"x"),
+    "NaN": http(answer()[:-1] + b',"x":NaN}'),
+    "a member twice": http(answer()[:-1] + b',"state":"measured"}'),
+    "a member twice inside": http(answer()[:-1] + b',"x":{"a":1,"a":2}}'),
+    "too deep": http(b'{"a":' * 200_000),
+    "too many digits": http(b'{"a":' + b"9" * 5000 + b"}"),
+    "a redirect": http(b"", 302, headers=[("Location", "http://127.0.0.1:1/")]),
+    "204": http(b"", 204),
+    "an unknown state": http(answer(state="great")),
+    "failed": http(answer(state="failed")),
+    "an unknown cache": http(answer(cache="maybe")),
+    "no key": http(answer(plan_key=None)),
+    "another key": http(answer(plan_key="0" * 64)),
+    "a key in capitals": http(answer(plan_key="A" * 64)),
+    "names of another plan": http(answer(names={"inputs": ["a", "b"], "outputs": ["y"]})),
+    "names that are numbers": http(answer(names={"inputs": [1], "outputs": ["y"]})),
+    "names as a list": http(answer(names=[])),
+    "no names": http(answer(names={})),
+    "a plan without steps": http(answer({"inputs": [{}], "outputs": [{}]})),
+    "a step that is none": http(answer({"inputs": [{}], "outputs": [{}], "steps": [7]})),
+    "a binary with a path": http(answer({"inputs": [{}], "outputs": [{}], "steps": [{"binary": "../../etc"}]})),
+    "encoded": http(answer(), headers=[("Content-Encoding", "gzip")]),
+    "too long": http(answer(plan(note="x" * 200_000))),
+    "declared too long": b"HTTP/1.1 200 OK\r\nContent-Length: 999999999999\r\n\r\n",
+    "no length and too long": b"HTTP/1.1 200 OK\r\n\r\n" + b" " * 200_000,
+    "an operation without a state": http({"operation": {"id": "a"}}, 202),
+    "an operation that is none": http({"operation": []}, 202),
+    "no operation": http({}, 202),
+    "an operation done and running": http({"operation": {**OPERATION, "done": True}}, 202),
+}
+
+
+@pytest.mark.parametrize("other", OTHERS)
+def test_whatever_is_no_answer_is_refused_with_a_reason(other: str) -> None:
+    with plan_server(always(OTHERS[other])) as server, pytest.raises(BadAnswer) as caught:
+        PlanClient(server.url, limits=Limits(attempts=1, hedge_s=60.0, answer_bytes=100_000)).resolve(REQUEST)
+    assert caught.value.reason
+    assert all(c.isprintable() for c in caught.value.reason)
+
+
+REFUSED: dict[str, bytes] = {
+    "plain": http(b"out of order", 500, "text/plain"),
+    "no body": http(b"", 404),
+    "no object": http(b"[]", 400, "application/problem+json"),
+    "no JSON": http(b"{", 400, "application/problem+json"),
+    "no texts": http({"type": 7, "title": [], "detail": {}, "place": 1}, 422, "application/problem+json"),
+    "escapes": problem(422, detail="\x1b[31m" + "x" * 10_000, place="\n"),
+    "418": http(b"I'm a teapot", 418),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_any_refusal_is_a_problem_with_its_status(name: str) -> None:
+    with plan_server(always(REFUSED[name])) as server, pytest.raises(ProblemAnswer) as caught:
+        PlanClient(server.url, limits=ONCE).resolve(REQUEST)
+    assert 400 <= caught.value.status < 600
+    assert all(c.isprintable() for c in caught.value.reason)
+    assert len(caught.value.reason) < 2000
+
+
+def test_no_bytes_raise_anything_but_this_rooms_errors() -> None:
+    """Answers with random bytes in random places, heads included."""
+    rng = random.Random(seed := random.SystemRandom().randrange(2**32))
+    print(f"seed {seed}")
+    whole = http(answer(), headers=[("Retry-After", "1")])
+    damaged: list[bytes] = []
+    for _ in range(60):
+        data = bytearray(whole)
+        for _ in range(rng.choice((1, 2, 20))):
+            at = rng.randrange(len(data) if rng.random() < 0.5 else 90)
+            data[at : at + rng.randrange(3)] = rng.randbytes(rng.randrange(4))
+        damaged.append(bytes(data))
+    limits = Limits(attempts=1, hedge_s=60.0, attempt_s=0.5)
+    refused = 0
+    with plan_server(lambda asked: (damaged[asked.number % len(damaged)],)) as server:
+        client = PlanClient(server.url, limits=limits)
+        for _ in damaged:
+            try:
+                found = client.resolve(REQUEST)
+            except PlanServerError:
+                refused += 1
+            else:
+                assert isinstance(found, Pending) or sha(found.plan_body) == found.plan_key
+    assert refused > len(damaged) // 3
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "",
+        "127.0.0.1:8080",
+        "ftp://a",
+        "http://",
+        "http://user:secret@a",
+        "http://a/?q=1",
+        "http://a:99999",
+        "http://[",
+        7,
+    ],
+    ids=repr,
+)
+def test_addresses_that_are_none_are_refused_at_once(url: Any) -> None:
+    with pytest.raises(BadArgument) as caught:
+        PlanClient(url)
+    assert "secret" not in str(caught.value)
+
+
+def test_arguments_that_no_request_can_be_made_of_are_refused() -> None:
+    client = PlanClient(unused_url())
+    nested: list[Any] = []
+    nested.append(nested)
+    for request in ({"a": object()}, {"a": float("nan")}, {"a": nested}):
+        with pytest.raises(BadArgument):
+            client.resolve(request)
+    for id_ in ("", "a/b", "../x", "a" * 65):
+        with pytest.raises(BadArgument):
+            client.operation(id_)
+    for key in ("", "A" * 64, "0" * 63, "../" + "0" * 61):
+        with pytest.raises(BadArgument):
+            client.binary(key)
+    for wrong in (
+        {"attempt_s": 1.0},
+        {"attempt_s": 0},
+        {"connect_s": 0.95},
+        {"attempts": 0},
+        {"hedge_s": float("nan")},
+    ):
+        with pytest.raises(BadArgument):
+            Limits(**wrong)
+
+
+def test_threads_share_a_client_and_its_connections() -> None:
+    def respond(asked: Asked) -> Sequence[Piece]:
+        return (http(answer(plan(note=json.loads(asked.body)["note"]))),)
+
+    with plan_server(respond) as server:
+        client = PlanClient(server.url, limits=QUICK)
+        with ThreadPoolExecutor(8) as threads:
+            found = list(threads.map(lambda i: client.resolve({"note": str(i)}), range(200)))
+        notes = [a.plan["note"] for a in found if isinstance(a, Answer)]
+        assert notes == [str(i) for i in range(200)]
+        assert server.connections <= 16
+        before = server.connections
+        for _ in range(20):
+            PlanClient(server.url, limits=QUICK).resolve({"note": ""})
+        assert server.connections == before
+
+
+def test_coroutines_of_any_loop_use_the_client_and_may_be_cancelled() -> None:
+    slow = threading.Event()
+
+    def respond(asked: Asked) -> Sequence[Piece]:
+        if b"slow" in asked.body:
+            slow.set()
+            return (NEVER,)
+        return (http(answer()),)
+
+    async def several(client: AsyncPlanClient) -> None:
+        found = await asyncio.gather(*(client.resolve(REQUEST) for _ in range(5)))
+        assert all(isinstance(a, Answer) for a in found)
+        task = asyncio.ensure_future(client.resolve({"slow": 1}))
+        await asyncio.to_thread(slow.wait, 20)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert isinstance(await client.resolve(REQUEST), Answer)
+
+    with plan_server(respond) as server:
+        client = AsyncPlanClient(server.url, limits=ONCE)
+        asyncio.run(several(client))
+        slow.clear()
+        asyncio.run(several(client))
+
+
+def _in_child(url: str, client: PlanClient, results: Any) -> None:
+    try:
+        found = [client.resolve({"child": i}) for i in range(3)] + [PlanClient(url, limits=QUICK).resolve(REQUEST)]
+        results.put([isinstance(a, Answer) for a in found])
+    except BaseException:
+        results.put(traceback.format_exc())
+
+
+def test_the_child_of_a_fork_makes_connections_of_its_own_and_leaves_its_parents_alone() -> None:
+    with plan_server(always(http(answer()))) as server:
+        client = PlanClient(server.url, limits=QUICK)
+        client.resolve({"parent": 0})
+        of_parent = {asked.connection for asked in server.asked}
+        context = multiprocessing.get_context("fork")
+        results = context.Queue()
+        children = [context.Process(target=_in_child, args=(server.url, client, results)) for _ in range(3)]
+        for child in children:
+            child.start()
+        assert [results.get(timeout=30) for _ in children] == [[True] * 4] * 3
+        for child in children:
+            child.join(30)
+            assert child.exitcode == 0
+        of_children = {asked.connection for asked in server.asked if b"child" in asked.body}
+        assert not of_children & of_parent
+        client.resolve({"parent": 1})
+        last = server.asked[-1]
+        assert last.connection in of_parent, "the parent's connection was closed by a child"
+
+
+def test_a_server_that_is_killed_and_comes_back_is_found_again() -> None:
+    with plan_server(always(http(answer()))) as server:
+        client = PlanClient(server.url, limits=QUICK)
+        client.resolve(REQUEST)
+    with pytest.raises(ServerAbsent):
+        client.resolve(REQUEST)
+    with plan_server(always(http(answer()))) as other:
+        assert isinstance(PlanClient(other.url, limits=QUICK).resolve(REQUEST), Answer)
+
+
+def test_a_kept_connection_that_the_server_closed_costs_no_answer() -> None:
+    def respond(asked: Asked) -> Sequence[Piece]:
+        return (http(answer()), b"") if asked.number % 2 == 0 else ()  # the second use of a connection closes it
+
+    with plan_server(respond) as server:
+        client = PlanClient(server.url, limits=QUICK)
+        for _ in range(4):
+            assert isinstance(client.resolve(REQUEST), Answer)
+
+
+def test_an_interrupt_drops_the_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    with plan_server(always(NEVER)) as server:
+        client = PlanClient(server.url, limits=Limits(attempts=1, hedge_s=60.0, attempt_s=0.9))
+
+        def interrupt() -> None:
+            assert waited(lambda: bool(server.asked))
+            os.kill(os.getpid(), 2)
+
+        thread = threading.Thread(target=interrupt)
+        thread.start()
+        with pytest.raises(KeyboardInterrupt):
+            client.resolve(REQUEST)
+        thread.join()
+        server.respond = always(http(answer()))
+        assert isinstance(client.resolve(REQUEST), Answer)
+
+
+def test_work_goes_on_in_a_new_thread_where_the_old_one_has_ended() -> None:
+    with plan_server(always(http(answer()))) as server:
+        client = PlanClient(server.url, limits=QUICK)
+        client.resolve(REQUEST)
+        background_module.background().stop()
+        assert isinstance(client.resolve(REQUEST), Answer)
