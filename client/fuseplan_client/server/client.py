@@ -2,10 +2,12 @@
 
 import asyncio
 from collections.abc import Coroutine, Mapping
+from pathlib import Path
 from typing import Any, TypeVar
 
 from fuseplan_client.server.answers import Answer, Operation, Pending
 from fuseplan_client.server.background import background, run
+from fuseplan_client.server.cache import MOST_BYTES
 from fuseplan_client.server.limits import Limits
 from fuseplan_client.server.session import Session
 
@@ -16,19 +18,39 @@ class PlanClient:
     """A server's client for any number of threads, which it may also be handed to by a fork. All clients of a process
     share one pool of connections, in a thread of their own.
 
-    url: address of the server, such as "http://127.0.0.1:8080". limits: see `Limits`.
+    url: address of the server, such as "http://127.0.0.1:8080". limits: see `Limits`. cache: folder that answers and
+    binaries are kept in, by default `fuseplan-client` in the user's cache. cache_bytes: most bytes there; 0: nothing is
+    kept.
 
     Methods raise PlanServerError alone, whose classes say what is wrong: BadArgument, ServerAbsent, ServerSlow,
     BadAnswer (of which AnswerCutOff), ProblemAnswer.
     """
 
-    def __init__(self, url: str, *, limits: Limits | None = None) -> None:
-        self._session = Session(url, limits or Limits())
+    def __init__(
+        self,
+        url: str,
+        *,
+        limits: Limits | None = None,
+        cache: Path | str | None = None,
+        cache_bytes: int = MOST_BYTES,
+    ) -> None:
+        self._session = Session(url, limits, cache, cache_bytes)
 
-    def resolve(self, request: Mapping[str, Any] | bytes, *, again: bool = False) -> Answer | Pending:
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """Texts on the last things that went wrong and were worked around, such as a cache that cannot be written."""
+        return self._session.problems.told()
+
+    def resolve(
+        self, request: Mapping[str, Any] | bytes, *, again: bool = False, fresh_s: float = 0.0
+    ) -> Answer | Pending:
         """The plan for a request, which is the body of `POST /v1/plans:resolve`; or the operation that will make it.
-        again: a search is made again, though there is a plan, or though one failed. Raises PlanServerError."""
-        return run(self._session.resolve(request, again=again))
+        again: a search is made again, though there is a plan, or though one failed. fresh_s: an answer kept no longer
+        than so many seconds ago is given without a question to the server.
+
+        Where the server is absent, slow, busy or broken, a kept answer is given, which says so (`Answer.kept`), however
+        old it is. Raises PlanServerError."""
+        return run(self._session.resolve(request, again=again, fresh_s=fresh_s))
 
     def operation(self, operation_id: str) -> Operation:
         """How far a search is. Raises PlanServerError."""
@@ -42,12 +64,26 @@ class PlanClient:
 class AsyncPlanClient:
     """`PlanClient` for coroutines of any event loop. A task that is cancelled cancels its request."""
 
-    def __init__(self, url: str, *, limits: Limits | None = None) -> None:
-        self._session = Session(url, limits or Limits())
+    def __init__(
+        self,
+        url: str,
+        *,
+        limits: Limits | None = None,
+        cache: Path | str | None = None,
+        cache_bytes: int = MOST_BYTES,
+    ) -> None:
+        self._session = Session(url, limits, cache, cache_bytes)
 
-    async def resolve(self, request: Mapping[str, Any] | bytes, *, again: bool = False) -> Answer | Pending:
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """Texts on the last things that went wrong and were worked around, such as a cache that cannot be written."""
+        return self._session.problems.told()
+
+    async def resolve(
+        self, request: Mapping[str, Any] | bytes, *, again: bool = False, fresh_s: float = 0.0
+    ) -> Answer | Pending:
         """See `PlanClient.resolve`. Raises PlanServerError."""
-        return await _run(self._session.resolve(request, again=again))
+        return await _run(self._session.resolve(request, again=again, fresh_s=fresh_s))
 
     async def operation(self, operation_id: str) -> Operation:
         """See `PlanClient.operation`. Raises PlanServerError."""

@@ -1,9 +1,12 @@
 """Requests to one server, in the process's thread: what `PlanClient` and `AsyncPlanClient` have in common."""
 
+import asyncio
 import hashlib
 import json
 import re
+import time
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from fuseplan_client.server.answers import (
@@ -17,8 +20,10 @@ from fuseplan_client.server.answers import (
     problem_in,
 )
 from fuseplan_client.server.attempts import HedgeAllowance, attempts
-from fuseplan_client.server.errors import BadAnswer, BadArgument
+from fuseplan_client.server.cache import MOST_BYTES, Kept, PlanCache, answer_digest, default_folder
+from fuseplan_client.server.errors import BadAnswer, BadArgument, PlanServerError, ProblemAnswer
 from fuseplan_client.server.limits import Limits
+from fuseplan_client.server.problems import Problems
 from fuseplan_client.server.transport import Received, Request, base_url, send
 
 RESOLVE = "/v1/plans:resolve"
@@ -27,20 +32,42 @@ SMALL_BYTES = 2**20  # of answers that hold no plan
 
 
 class Session:
-    """One server, with the limits of requests to it."""
+    """One server, with the limits of requests to it, and the cache. See `PlanClient` for the arguments."""
 
-    def __init__(self, url: str, limits: Limits) -> None:
-        self.server, self.limits = base_url(url), limits
+    def __init__(
+        self, url: str, limits: Limits | None, cache: Path | str | None = None, cache_bytes: int = MOST_BYTES
+    ) -> None:
+        self.server, self.limits = base_url(url), limits or Limits()
+        self.problems = Problems()
+        folder = default_folder() if cache is None else Path(cache).absolute()
+        if folder is None and cache_bytes:
+            self.problems.note("nothing is kept: this user has no home folder, and no `cache` was given")
+        self._cache = PlanCache(folder, cache_bytes, self.problems.note) if folder is not None and cache_bytes else None
         self._allowance = HedgeAllowance()
 
-    async def resolve(self, request: Mapping[str, Any] | bytes, *, again: bool = False) -> Answer | Pending:
+    async def resolve(
+        self, request: Mapping[str, Any] | bytes, *, again: bool = False, fresh_s: float = 0.0
+    ) -> Answer | Pending:
         """See `PlanClient.resolve`."""
         body = request_body(request)
+        digest = answer_digest(str(self.server), body)
+        if fresh_s > 0 and not again and (young := await self._kept(digest, fresh_s)) is not None:
+            return young
         headers = {"Content-Type": "application/json"} | ({"Cache-Control": "no-cache"} if again else {})
-        received = await self._received(Request("POST", RESOLVE, body, headers, self.limits.answer_bytes))
-        if received.status == 202:
-            return pending_in(received)
-        return answer_in(_ok(received).body)
+        try:
+            received = await self._received(Request("POST", RESOLVE, body, headers, self.limits.answer_bytes))
+            if received.status == 202:
+                return pending_in(received)
+            answer = answer_in(_ok(received).body)
+        except PlanServerError as error:
+            kept = await self._kept(digest) if _may_pass(error) else None
+            if kept is None:
+                raise
+            self.problems.note(f"a kept answer was used: {error.reason}")
+            return kept
+        if self._cache is not None:
+            await asyncio.to_thread(self._cache.keep_answer, digest, Kept(received.body, "", time.time()))
+        return answer
 
     async def operation(self, operation_id: str) -> Operation:
         """See `PlanClient.operation`."""
@@ -53,11 +80,30 @@ class Session:
         """See `PlanClient.binary`."""
         if not isinstance(sha256, str) or not SHA256.fullmatch(sha256):
             raise BadArgument(f"expected a sha256 in 64 hexadecimal digits, got {sha256!r:.80}")
+        if self._cache is not None and (kept := await asyncio.to_thread(self._cache.binary, sha256)) is not None:
+            return kept
         request = Request("GET", f"/v1/binaries/{sha256}", most_bytes=self.limits.binary_bytes)
         content = _ok(await self._received(request)).body
         if (is_ := hashlib.sha256(content).hexdigest()) != sha256:
             raise BadAnswer(f"the binary does not hash to its name: expected {sha256}, got {is_}")
+        if self._cache is not None:
+            await asyncio.to_thread(self._cache.keep_binary, sha256, content)
         return content
+
+    async def _kept(self, digest: str, most_age_s: float | None = None) -> Answer | None:
+        """The kept answer, no older than this many seconds; None where there is none that may be used."""
+        return None if self._cache is None else await asyncio.to_thread(self._read, self._cache, digest, most_age_s)
+
+    def _read(self, cache: PlanCache, digest: str, most_age_s: float | None) -> Answer | None:
+        kept = cache.answer(digest)
+        if kept is None or (most_age_s is not None and not 0 <= time.time() - kept.stored <= most_age_s):
+            return None
+        try:
+            answer = answer_in(kept.body, kept=True)
+        except PlanServerError as error:
+            self.problems.note(f"a kept answer is not used: {error.reason}")
+            return None
+        return None if cache.is_refused(answer.plan_key) else answer
 
     async def _received(self, request: Request) -> Received:
         """The answer to a request, below 400. Raises PlanServerError."""
@@ -86,3 +132,10 @@ def _ok(received: Received) -> Received:
     if received.status != 200:
         raise BadAnswer(f"the answer has status {received.status}, expected 200; redirects are not followed")
     return received
+
+
+def _may_pass(error: PlanServerError) -> bool:
+    """Whether an error says nothing about the request itself, so that an answer of before is still one."""
+    if isinstance(error, ProblemAnswer):
+        return error.status >= 500 or error.status in (408, 429)
+    return not isinstance(error, BadArgument)

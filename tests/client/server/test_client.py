@@ -50,13 +50,18 @@ QUICK = Limits(attempts=3, hedge_s=60.0, backoff_s=0.001, most_backoff_s=0.002)
 OPERATION = {"id": "abc", "state": "running", "done": False, "progress": {"measured": 3}, "result": None, "error": None}
 
 
+def bare(url: str, **more: Any) -> PlanClient:
+    """A client that keeps nothing."""
+    return PlanClient(url, cache_bytes=0, **more)
+
+
 def always(*pieces: Piece) -> Callable[[Asked], Sequence[Piece]]:
     return lambda asked: pieces
 
 
 def test_a_plan_comes_with_its_names_and_the_bytes_that_its_key_is_of() -> None:
     with plan_server(always(http(answer(cut_short="time was over", refining=True)))) as server:
-        found = PlanClient(server.url, limits=ONCE).resolve(REQUEST)
+        found = bare(server.url, limits=ONCE).resolve(REQUEST)
     assert isinstance(found, Answer)
     assert hashlib.sha256(found.plan_body).hexdigest() == found.plan_key
     assert found.plan == plan()
@@ -71,7 +76,7 @@ def test_a_plan_comes_with_its_names_and_the_bytes_that_its_key_is_of() -> None:
 
 def test_equal_requests_are_equal_bytes_and_bytes_stay_as_they_are() -> None:
     with plan_server(always(http(answer()))) as server:
-        client = PlanClient(server.url + "/", limits=ONCE)
+        client = bare(server.url + "/", limits=ONCE)
         client.resolve({"b": 1, "a": {"d": 2, "c": "é"}})
         client.resolve({"a": {"c": "é", "d": 2}, "b": 1})
         client.resolve(b'{ "b":1 }')
@@ -91,7 +96,7 @@ def test_a_search_under_way_is_an_operation_which_can_be_looked_at() -> None:
         return (http(failed),)
 
     with plan_server(respond) as server:
-        client = PlanClient(server.url, limits=ONCE)
+        client = bare(server.url, limits=ONCE)
         found = client.resolve(REQUEST)
         assert isinstance(found, Pending)
         assert (found.operation.id, found.operation.retry_after_s) == ("abc", 7.0)
@@ -105,7 +110,7 @@ def test_a_search_under_way_is_an_operation_which_can_be_looked_at() -> None:
 
 def test_a_binary_is_what_its_name_says_or_refused() -> None:
     with plan_server(always(http(BINARY, media_type="application/octet-stream"))) as server:
-        client = PlanClient(server.url, limits=ONCE)
+        client = bare(server.url, limits=ONCE)
         assert client.binary(sha(BINARY)) == BINARY
         with pytest.raises(BadAnswer, match="does not hash to its name"):
             client.binary(sha(b"another"))
@@ -114,7 +119,7 @@ def test_a_binary_is_what_its_name_says_or_refused() -> None:
 def test_problems_say_type_detail_and_place() -> None:
     with plan_server(always(problem(422, "bad-graph", detail="No op 'foo'.", place="/graph/nodes/3"))) as server:
         with pytest.raises(ProblemAnswer, match=r"No op 'foo'\. \(at /graph/nodes/3\)") as caught:
-            PlanClient(server.url, limits=QUICK).resolve(REQUEST)
+            bare(server.url, limits=QUICK).resolve(REQUEST)
         assert len(server.asked) == 1
     assert (caught.value.status, caught.value.type, caught.value.place) == (422, "bad-graph", "/graph/nodes/3")
 
@@ -124,11 +129,11 @@ def test_a_busy_server_is_asked_again_as_it_says() -> None:
         return (problem(503, headers=[("Retry-After", "0")]) if asked.number < 2 else http(answer()),)
 
     with plan_server(respond) as server:
-        assert isinstance(PlanClient(server.url, limits=QUICK).resolve(REQUEST), Answer)
+        assert isinstance(bare(server.url, limits=QUICK).resolve(REQUEST), Answer)
         assert len(server.asked) == 3
         server.respond = always(problem(429, "too-many-operations", headers=[("Retry-After", "30")]))
         with pytest.raises(ProblemAnswer) as caught:
-            PlanClient(server.url, limits=QUICK).resolve(REQUEST)
+            bare(server.url, limits=QUICK).resolve(REQUEST)
         assert len(server.asked) == 4
     assert caught.value.retry_after_s == 30.0
 
@@ -136,7 +141,7 @@ def test_a_busy_server_is_asked_again_as_it_says() -> None:
 def test_an_absent_server_is_told_with_its_address() -> None:
     url = unused_url()
     with pytest.raises(ServerAbsent, match=f"no connection to {url}.*is the server running"):
-        PlanClient(url, limits=QUICK).resolve(REQUEST)
+        bare(url, limits=QUICK).resolve(REQUEST)
 
 
 def test_a_slow_server_is_given_up_whether_it_says_nothing_or_a_byte_now_and_then() -> None:
@@ -144,7 +149,7 @@ def test_a_slow_server_is_given_up_whether_it_says_nothing_or_a_byte_now_and_the
     trickle = [piece for byte in http(answer()) for piece in (bytes([byte]), 0.02)]
     for pieces in ((NEVER,), (http(answer())[:-5], NEVER), trickle):
         with plan_server(always(*pieces)) as server, pytest.raises(ServerSlow, match=r"within 0\.15 s"):
-            PlanClient(server.url, limits=limits).resolve(REQUEST)
+            bare(server.url, limits=limits).resolve(REQUEST)
 
 
 def test_a_slow_first_answer_is_overtaken_by_the_hedge() -> None:
@@ -152,7 +157,7 @@ def test_a_slow_first_answer_is_overtaken_by_the_hedge() -> None:
         return (NEVER,) if asked.number == 0 else (http(answer()),)
 
     with plan_server(respond) as server:
-        found = PlanClient(server.url, limits=Limits(attempts=1, hedge_s=0.02)).resolve(REQUEST)
+        found = bare(server.url, limits=Limits(attempts=1, hedge_s=0.02)).resolve(REQUEST)
         assert isinstance(found, Answer)
         assert len(server.asked) == 2
         assert server.asked[0].body == server.asked[1].body
@@ -165,10 +170,10 @@ def test_answers_cut_off_at_any_byte_are_refused_and_asked_for_again() -> None:
     for cut in [*sorted(rng.sample(range(len(whole)), 25)), len(whole) - 1]:
         with plan_server(lambda asked, cut=cut: (whole[:cut],) if asked.number == 0 else (whole,)) as server:
             with pytest.raises((AnswerCutOff, ServerAbsent)):
-                PlanClient(server.url, limits=ONCE).resolve(REQUEST)
-            assert isinstance(PlanClient(server.url, limits=QUICK).resolve(REQUEST), Answer)
+                bare(server.url, limits=ONCE).resolve(REQUEST)
+            assert isinstance(bare(server.url, limits=QUICK).resolve(REQUEST), Answer)
         with plan_server(lambda asked, cut=cut: (whole[:cut],) if asked.number == 0 else (whole,)) as server:
-            assert isinstance(PlanClient(server.url, limits=QUICK).resolve(REQUEST), Answer)
+            assert isinstance(bare(server.url, limits=QUICK).resolve(REQUEST), Answer)
             assert len(server.asked) == 2
 
 
@@ -215,7 +220,7 @@ OTHERS: dict[str, bytes] = {
 @pytest.mark.parametrize("other", OTHERS)
 def test_whatever_is_no_answer_is_refused_with_a_reason(other: str) -> None:
     with plan_server(always(OTHERS[other])) as server, pytest.raises(BadAnswer) as caught:
-        PlanClient(server.url, limits=Limits(attempts=1, hedge_s=60.0, answer_bytes=100_000)).resolve(REQUEST)
+        bare(server.url, limits=Limits(attempts=1, hedge_s=60.0, answer_bytes=100_000)).resolve(REQUEST)
     assert caught.value.reason
     assert all(c.isprintable() for c in caught.value.reason)
 
@@ -234,7 +239,7 @@ REFUSED: dict[str, bytes] = {
 @pytest.mark.parametrize("name", REFUSED)
 def test_any_refusal_is_a_problem_with_its_status(name: str) -> None:
     with plan_server(always(REFUSED[name])) as server, pytest.raises(ProblemAnswer) as caught:
-        PlanClient(server.url, limits=ONCE).resolve(REQUEST)
+        bare(server.url, limits=ONCE).resolve(REQUEST)
     assert 400 <= caught.value.status < 600
     assert all(c.isprintable() for c in caught.value.reason)
     assert len(caught.value.reason) < 2000
@@ -255,7 +260,7 @@ def test_no_bytes_raise_anything_but_this_rooms_errors() -> None:
     limits = Limits(attempts=1, hedge_s=60.0, attempt_s=0.5)
     refused = 0
     with plan_server(lambda asked: (damaged[asked.number % len(damaged)],)) as server:
-        client = PlanClient(server.url, limits=limits)
+        client = bare(server.url, limits=limits)
         for _ in damaged:
             try:
                 found = client.resolve(REQUEST)
@@ -283,12 +288,12 @@ def test_no_bytes_raise_anything_but_this_rooms_errors() -> None:
 )
 def test_addresses_that_are_none_are_refused_at_once(url: Any) -> None:
     with pytest.raises(BadArgument) as caught:
-        PlanClient(url)
+        bare(url)
     assert "secret" not in str(caught.value)
 
 
 def test_arguments_that_no_request_can_be_made_of_are_refused() -> None:
-    client = PlanClient(unused_url())
+    client = bare(unused_url())
     nested: list[Any] = []
     nested.append(nested)
     for request in ({"a": object()}, {"a": float("nan")}, {"a": nested}):
@@ -316,7 +321,7 @@ def test_threads_share_a_client_and_its_connections() -> None:
         return (http(answer(plan(note=json.loads(asked.body)["note"]))),)
 
     with plan_server(respond) as server:
-        client = PlanClient(server.url, limits=QUICK)
+        client = bare(server.url, limits=QUICK)
         with ThreadPoolExecutor(8) as threads:
             found = list(threads.map(lambda i: client.resolve({"note": str(i)}), range(200)))
         notes = [a.plan["note"] for a in found if isinstance(a, Answer)]
@@ -324,7 +329,7 @@ def test_threads_share_a_client_and_its_connections() -> None:
         assert server.connections <= 16
         before = server.connections
         for _ in range(20):
-            PlanClient(server.url, limits=QUICK).resolve({"note": ""})
+            bare(server.url, limits=QUICK).resolve({"note": ""})
         assert server.connections == before
 
 
@@ -348,7 +353,7 @@ def test_coroutines_of_any_loop_use_the_client_and_may_be_cancelled() -> None:
         assert isinstance(await client.resolve(REQUEST), Answer)
 
     with plan_server(respond) as server:
-        client = AsyncPlanClient(server.url, limits=ONCE)
+        client = AsyncPlanClient(server.url, limits=ONCE, cache_bytes=0)
         asyncio.run(several(client))
         slow.clear()
         asyncio.run(several(client))
@@ -356,7 +361,7 @@ def test_coroutines_of_any_loop_use_the_client_and_may_be_cancelled() -> None:
 
 def _in_child(url: str, client: PlanClient, results: Any) -> None:
     try:
-        found = [client.resolve({"child": i}) for i in range(3)] + [PlanClient(url, limits=QUICK).resolve(REQUEST)]
+        found = [client.resolve({"child": i}) for i in range(3)] + [bare(url, limits=QUICK).resolve(REQUEST)]
         results.put([isinstance(a, Answer) for a in found])
     except BaseException:
         results.put(traceback.format_exc())
@@ -364,7 +369,7 @@ def _in_child(url: str, client: PlanClient, results: Any) -> None:
 
 def test_the_child_of_a_fork_makes_connections_of_its_own_and_leaves_its_parents_alone() -> None:
     with plan_server(always(http(answer()))) as server:
-        client = PlanClient(server.url, limits=QUICK)
+        client = bare(server.url, limits=QUICK)
         client.resolve({"parent": 0})
         of_parent = {asked.connection for asked in server.asked}
         context = multiprocessing.get_context("fork")
@@ -385,12 +390,12 @@ def test_the_child_of_a_fork_makes_connections_of_its_own_and_leaves_its_parents
 
 def test_a_server_that_is_killed_and_comes_back_is_found_again() -> None:
     with plan_server(always(http(answer()))) as server:
-        client = PlanClient(server.url, limits=QUICK)
+        client = bare(server.url, limits=QUICK)
         client.resolve(REQUEST)
     with pytest.raises(ServerAbsent):
         client.resolve(REQUEST)
     with plan_server(always(http(answer()))) as other:
-        assert isinstance(PlanClient(other.url, limits=QUICK).resolve(REQUEST), Answer)
+        assert isinstance(bare(other.url, limits=QUICK).resolve(REQUEST), Answer)
 
 
 def test_a_kept_connection_that_the_server_closed_costs_no_answer() -> None:
@@ -398,14 +403,14 @@ def test_a_kept_connection_that_the_server_closed_costs_no_answer() -> None:
         return (http(answer()), b"") if asked.number % 2 == 0 else ()  # the second use of a connection closes it
 
     with plan_server(respond) as server:
-        client = PlanClient(server.url, limits=QUICK)
+        client = bare(server.url, limits=QUICK)
         for _ in range(4):
             assert isinstance(client.resolve(REQUEST), Answer)
 
 
 def test_an_interrupt_drops_the_request(monkeypatch: pytest.MonkeyPatch) -> None:
     with plan_server(always(NEVER)) as server:
-        client = PlanClient(server.url, limits=Limits(attempts=1, hedge_s=60.0, attempt_s=0.9))
+        client = bare(server.url, limits=Limits(attempts=1, hedge_s=60.0, attempt_s=0.9))
 
         def interrupt() -> None:
             assert waited(lambda: bool(server.asked))
@@ -422,7 +427,7 @@ def test_an_interrupt_drops_the_request(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_work_goes_on_in_a_new_thread_where_the_old_one_has_ended() -> None:
     with plan_server(always(http(answer()))) as server:
-        client = PlanClient(server.url, limits=QUICK)
+        client = bare(server.url, limits=QUICK)
         client.resolve(REQUEST)
         background_module.background().stop()
         assert isinstance(client.resolve(REQUEST), Answer)
