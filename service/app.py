@@ -5,6 +5,7 @@ import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
+from pathlib import Path
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -18,7 +19,7 @@ from codegen.sandbox.object_cache import CacheError, ObjectCache
 from codegen.toolchain.compiler import CompilerMissing
 from fusion_ir.records import Device
 from service import disk
-from service.api import artifacts, batch_events, batches, devices, health, openapi, operations, plans, resolve
+from service.api import artifacts, batch_events, batches, devices, health, openapi, operations, plans, resolve, signed
 from service.api.context import Context, DetectedDevices, Memo, context
 from service.api.middleware import Gate, host_names
 from service.api.readers import Readers
@@ -28,6 +29,7 @@ from service.dashboard.layouts import Layouts
 from service.errors import ApiError, OperationFailed, in_words, pointer
 from service.problem_response import problem_response
 from service.settings import Settings
+from service.signing.key import open_key
 from service.version import VERSION
 from tuning_db.errors import DatabaseError
 from tuning_db.store import Store
@@ -45,6 +47,7 @@ ROUTERS = (
     batches.router,
     batch_events.router,
     devices.router,
+    signed.router,
     health.router,
     pages.router(),
 )
@@ -60,9 +63,10 @@ def create_app(
     """The application, which opens the database at once. `detector` finds the device of a target (default: asks it);
     `readers` read bodies (default: its own, which end with it).
 
-    Raises DatabaseError, CacheError.
+    Raises DatabaseError, CacheError, SigningKeyError.
     """
     ObjectCache(settings.cache)  # makes the folder, or says why not, before anybody needs it
+    key = open_key(Path(settings.signing_key))
     store = Store(settings.db)
     found = DetectedDevices(detector or partial(_detect, settings.cache))
     reading = readers or Readers()
@@ -73,6 +77,7 @@ def create_app(
         Memo(settings.memo_bytes),
         VERSION,
         reading,
+        key,
         database=Threads(16, 112, settings.db_seconds, "database-unavailable", "The database"),
         # Few at a time, since the machine is measuring: some wait for others that take all the time that they may.
         drawing=Threads(2, 30, 3 * settings.layout_seconds + settings.db_seconds, "busy", "The drawing of graphs"),

@@ -1,7 +1,7 @@
 """Running a plan: guards, its prologue, temporaries, and CUDA graphs of the whole plan."""
 
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from itertools import zip_longest
 from pathlib import Path
@@ -24,9 +24,12 @@ STANDS_IN = {"bf16": "u16", "f8e4m3": "u8", "f8e5m2": "u8"}  # for what CuPy lac
 Tensors = Sequence[Any] | Mapping[str, Any]  # in order, or by name
 
 
-def load(folder: Path | str, *, most_graphs: int = MOST_GRAPHS) -> "LoadedPlan":
-    """A plan from its folder, on the current device. Raises BundleError, PlanError, DeviceError, LibraryError."""
-    return LoadedPlan(read_bundle(folder), most_graphs=most_graphs)
+def load(
+    folder: Path | str, *, most_graphs: int = MOST_GRAPHS, server_keys: Iterable[str] | None = None
+) -> "LoadedPlan":
+    """A plan from its folder, on the current device. server_keys: see `read_bundle`. Raises BundleError, PlanError,
+    SignatureError, DeviceError, LibraryError."""
+    return LoadedPlan(read_bundle(folder, server_keys=server_keys), most_graphs=most_graphs)
 
 
 class LoadedPlan:

@@ -95,6 +95,15 @@ class Pending(BaseModel):
     best_plan: Key | None = None
 
 
+class PublicKey(BaseModel):
+    """The key that answers with plans are signed with. public_key: 32 bytes in base64; key_id: the first digits of the
+    sha256 of these bytes, as signatures have it."""
+
+    algorithm: Literal["Ed25519"]
+    key_id: str
+    public_key: str
+
+
 class PlanRow(BaseModel):
     """One request with its current plan, without the plan's body."""
 

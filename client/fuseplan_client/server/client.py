@@ -1,7 +1,7 @@
 """The clients: `PlanClient` for threads, `AsyncPlanClient` for event loops, with the same methods."""
 
 import asyncio
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine, Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -20,10 +20,14 @@ class PlanClient:
 
     url: address of the server, such as "http://127.0.0.1:8080". limits: see `Limits`. cache: folder that answers and
     binaries are kept in, by default `fuseplan-client` in the user's cache. cache_bytes: most bytes there; 0: nothing is
-    kept.
+    kept. server_keys: public keys of the server, in base64, those in FUSEPLAN_SERVER_KEY by default. signed: whether
+    answers with plans have to be signed by one of them, kept ones included; by default where there are keys, and for
+    every server that is not on a loopback address.
+
+    Raises BadArgument, and Untrusted where answers have to be signed and there is no key.
 
     Methods raise PlanServerError alone, whose classes say what is wrong: BadArgument, ServerAbsent, ServerSlow,
-    BadAnswer (of which AnswerCutOff), ProblemAnswer.
+    BadAnswer (of which AnswerCutOff), Untrusted, ProblemAnswer.
     """
 
     def __init__(
@@ -33,8 +37,10 @@ class PlanClient:
         limits: Limits | None = None,
         cache: Path | str | None = None,
         cache_bytes: int = MOST_BYTES,
+        server_keys: Iterable[str] | None = None,
+        signed: bool | None = None,
     ) -> None:
-        self._session = Session(url, limits, cache, cache_bytes)
+        self._session = Session(url, limits, cache, cache_bytes, server_keys, signed)
 
     @property
     def problems(self) -> tuple[str, ...]:
@@ -71,8 +77,10 @@ class AsyncPlanClient:
         limits: Limits | None = None,
         cache: Path | str | None = None,
         cache_bytes: int = MOST_BYTES,
+        server_keys: Iterable[str] | None = None,
+        signed: bool | None = None,
     ) -> None:
-        self._session = Session(url, limits, cache, cache_bytes)
+        self._session = Session(url, limits, cache, cache_bytes, server_keys, signed)
 
     @property
     def problems(self) -> tuple[str, ...]:

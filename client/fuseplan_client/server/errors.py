@@ -31,6 +31,10 @@ class AnswerCutOff(BadAnswer):
     """The connection was lost in the middle of an answer."""
 
 
+class Untrusted(PlanServerError):
+    """An answer is not signed by a key that is trusted, or there is no such key."""
+
+
 class ProblemAnswer(PlanServerError):
     """The server refused the request with a problem document (RFC 9457), or with a status alone.
 

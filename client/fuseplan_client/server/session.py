@@ -5,7 +5,7 @@ import hashlib
 import json
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +25,10 @@ from fuseplan_client.server.errors import BadAnswer, BadArgument, PlanServerErro
 from fuseplan_client.server.limits import Limits
 from fuseplan_client.server.problems import Problems
 from fuseplan_client.server.transport import Received, Request, base_url, send
+from fuseplan_client.server.trust import Trust
 
 RESOLVE = "/v1/plans:resolve"
+SIGNATURE = "fuseplan-signature"
 OPERATION_ID = re.compile(r"[0-9A-Za-z_-]{1,64}")
 SMALL_BYTES = 2**20  # of answers that hold no plan
 
@@ -35,9 +37,16 @@ class Session:
     """One server, with the limits of requests to it, and the cache. See `PlanClient` for the arguments."""
 
     def __init__(
-        self, url: str, limits: Limits | None, cache: Path | str | None = None, cache_bytes: int = MOST_BYTES
+        self,
+        url: str,
+        limits: Limits | None,
+        cache: Path | str | None = None,
+        cache_bytes: int = MOST_BYTES,
+        server_keys: Iterable[str] | None = None,
+        signed: bool | None = None,
     ) -> None:
         self.server, self.limits = base_url(url), limits or Limits()
+        self._trust = Trust(self.server, server_keys, signed)
         self.problems = Problems()
         folder = default_folder() if cache is None else Path(cache).absolute()
         if folder is None and cache_bytes:
@@ -51,22 +60,24 @@ class Session:
         """See `PlanClient.resolve`."""
         body = request_body(request)
         digest = answer_digest(str(self.server), body)
-        if fresh_s > 0 and not again and (young := await self._kept(digest, fresh_s)) is not None:
+        if fresh_s > 0 and not again and (young := await self._kept(digest, body, fresh_s)) is not None:
             return young
         headers = {"Content-Type": "application/json"} | ({"Cache-Control": "no-cache"} if again else {})
         try:
             received = await self._received(Request("POST", RESOLVE, body, headers, self.limits.answer_bytes))
             if received.status == 202:
                 return pending_in(received)
-            answer = answer_in(_ok(received).body)
+            signature = _ok(received).headers.get(SIGNATURE, "")
+            self._trust.check(signature, "POST", RESOLVE, body, received.body)
+            answer = answer_in(received.body)
         except PlanServerError as error:
-            kept = await self._kept(digest) if _may_pass(error) else None
+            kept = await self._kept(digest, body) if _may_pass(error) else None
             if kept is None:
                 raise
             self.problems.note(f"a kept answer was used: {error.reason}")
             return kept
         if self._cache is not None:
-            await asyncio.to_thread(self._cache.keep_answer, digest, Kept(received.body, "", time.time()))
+            await asyncio.to_thread(self._cache.keep_answer, digest, Kept(received.body, signature, time.time()))
         return answer
 
     async def operation(self, operation_id: str) -> Operation:
@@ -90,15 +101,18 @@ class Session:
             await asyncio.to_thread(self._cache.keep_binary, sha256, content)
         return content
 
-    async def _kept(self, digest: str, most_age_s: float | None = None) -> Answer | None:
+    async def _kept(self, digest: str, request: bytes, most_age_s: float | None = None) -> Answer | None:
         """The kept answer, no older than this many seconds; None where there is none that may be used."""
-        return None if self._cache is None else await asyncio.to_thread(self._read, self._cache, digest, most_age_s)
+        if self._cache is None:
+            return None
+        return await asyncio.to_thread(self._read, self._cache, digest, request, most_age_s)
 
-    def _read(self, cache: PlanCache, digest: str, most_age_s: float | None) -> Answer | None:
+    def _read(self, cache: PlanCache, digest: str, request: bytes, most_age_s: float | None) -> Answer | None:
         kept = cache.answer(digest)
         if kept is None or (most_age_s is not None and not 0 <= time.time() - kept.stored <= most_age_s):
             return None
         try:
+            self._trust.check(kept.signature, "POST", RESOLVE, request, kept.body)
             answer = answer_in(kept.body, kept=True)
         except PlanServerError as error:
             self.problems.note(f"a kept answer is not used: {error.reason}")
