@@ -11,6 +11,7 @@ from service.settings import TARGET, TARGET_WORDS
 from tuning_db.states import OperationState, PlanState
 
 KEY = r"^[0-9a-f]{64}$"
+DEVICE_KEY = r"^(cpu|cuda|emulator)-[0-9a-f]{16}$"
 
 Key = Annotated[str, StringConstraints(pattern=KEY)]
 
@@ -39,6 +40,12 @@ class ResolveRequest(Body):
         ge=1,
         le=2**63 - 1,
         description="Most bytes of temporaries that the plan may need; any number where absent.",
+    )
+    device_key: str | None = Field(
+        None,
+        pattern=DEVICE_KEY,
+        description="The class of devices that the plan has to be for: where the server's device of this target is of "
+        "another one, the answer is 409 `other-device`.",
     )
     sampler: str | None = Field(
         None,

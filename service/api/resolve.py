@@ -16,7 +16,7 @@ from service.api.operations import model as operation_model
 from service.api.operations import problem_of, retry_after
 from service.api.prefer import wait_seconds
 from service.api.readers import Read
-from service.api.reading import check_sampler, check_seconds
+from service.api.reading import check_device, check_sampler, check_seconds
 from service.api.signed import signed
 from service.errors import ApiError, OperationFailed
 from service.jobs import PLAN, PlanJob
@@ -95,6 +95,7 @@ async def _read(ctx: Context, body: bytes) -> tuple[Read, Remembered]:
     check_seconds(ctx.settings, ask.seconds, "/seconds")
     check_sampler(ctx.settings, ask.sampler, "/sampler")
     device = await ctx.devices.get(ask.target or ctx.settings.target)
+    check_device(device, ask.device_key, "/device_key")
     names = ask.names
     if ask.text is None:
         stored = await ctx.database.run(ctx.store.graphs.graph, ask.graph_key)

@@ -69,7 +69,7 @@ class Session:
                 return pending_in(received)
             signature = _ok(received).headers.get(SIGNATURE, "")
             self._trust.check(signature, "POST", RESOLVE, body, received.body)
-            answer = answer_in(received.body)
+            answer = _for_device(answer_in(received.body), request)
         except PlanServerError as error:
             kept = await self._kept(digest, body) if _may_pass(error) else None
             if kept is None:
@@ -146,6 +146,14 @@ def _ok(received: Received) -> Received:
     if received.status != 200:
         raise BadAnswer(f"the answer has status {received.status}, expected 200; redirects are not followed")
     return received
+
+
+def _for_device(answer: Answer, request: Mapping[str, Any] | bytes) -> Answer:
+    """The answer. Raises BadAnswer where it is for another class of devices than the request asks for."""
+    wanted = request.get("device_key") if isinstance(request, Mapping) else None
+    if wanted is not None and answer.device_key != wanted:
+        raise BadAnswer(f"the answer is for devices of class {answer.device_key!r:.40}, expected {wanted!r:.40}")
+    return answer
 
 
 def _may_pass(error: PlanServerError) -> bool:
