@@ -19,7 +19,19 @@ from codegen.sandbox.object_cache import CacheError, ObjectCache
 from codegen.toolchain.compiler import CompilerMissing
 from fusion_ir.records import Device
 from service import disk
-from service.api import artifacts, batch_events, batches, devices, health, openapi, operations, plans, resolve, signed
+from service.api import (
+    artifacts,
+    batch_events,
+    batches,
+    devices,
+    health,
+    openapi,
+    operations,
+    plans,
+    refusals,
+    resolve,
+    signed,
+)
 from service.api.context import Context, DetectedDevices, Memo, context
 from service.api.middleware import Gate, host_names
 from service.api.readers import Readers
@@ -42,6 +54,7 @@ CLOSE_SECONDS = 5.0
 ROUTERS = (
     resolve.router,
     plans.router,
+    refusals.router,
     artifacts.router,
     operations.router,
     batches.router,

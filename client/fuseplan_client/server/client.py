@@ -66,6 +66,23 @@ class PlanClient:
         """A kernel's bytes, which hash to their name. Raises PlanServerError."""
         return run(self._session.binary(sha256))
 
+    def refuse(
+        self,
+        plan_key: str,
+        why: str,
+        text: str = "",
+        *,
+        took_us: float | None = None,
+        instead_us: float | None = None,
+    ) -> bool:
+        """Tells the server that a plan was of no use here, and returns whether it was told; raises nothing.
+
+        why: "wrong", where outputs disagree: the server searches again; "slower" than what it is to replace, with the
+        times of both in microseconds; "unusable", where it cannot be loaded. Kept answers with a plan that is wrong or
+        unusable are not used any more, whether the server was told or not.
+        """
+        return run(self._session.refuse(plan_key, why, text, took_us, instead_us))
+
 
 class AsyncPlanClient:
     """`PlanClient` for coroutines of any event loop. A task that is cancelled cancels its request."""
@@ -100,6 +117,18 @@ class AsyncPlanClient:
     async def binary(self, sha256: str) -> bytes:
         """See `PlanClient.binary`. Raises PlanServerError."""
         return await _run(self._session.binary(sha256))
+
+    async def refuse(
+        self,
+        plan_key: str,
+        why: str,
+        text: str = "",
+        *,
+        took_us: float | None = None,
+        instead_us: float | None = None,
+    ) -> bool:
+        """See `PlanClient.refuse`."""
+        return await _run(self._session.refuse(plan_key, why, text, took_us, instead_us))
 
 
 async def _run(work: Coroutine[Any, Any, T]) -> T:

@@ -4,6 +4,7 @@ import asyncio
 import hashlib
 import json
 import re
+import secrets
 import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -21,7 +22,7 @@ from fuseplan_client.server.answers import (
 )
 from fuseplan_client.server.attempts import HedgeAllowance, attempts
 from fuseplan_client.server.cache import MOST_BYTES, Kept, PlanCache, answer_digest, default_folder
-from fuseplan_client.server.errors import BadAnswer, BadArgument, PlanServerError, ProblemAnswer
+from fuseplan_client.server.errors import BadAnswer, BadArgument, PlanServerError, ProblemAnswer, shown
 from fuseplan_client.server.limits import Limits
 from fuseplan_client.server.problems import Problems
 from fuseplan_client.server.transport import Received, Request, base_url, send
@@ -31,6 +32,8 @@ RESOLVE = "/v1/plans:resolve"
 SIGNATURE = "fuseplan-signature"
 OPERATION_ID = re.compile(r"[0-9A-Za-z_-]{1,64}")
 SMALL_BYTES = 2**20  # of answers that hold no plan
+WHYS = ("wrong", "slower", "unusable")
+TEXT_CHARACTERS = 2000
 
 
 class Session:
@@ -100,6 +103,25 @@ class Session:
         if self._cache is not None:
             await asyncio.to_thread(self._cache.keep_binary, sha256, content)
         return content
+
+    async def refuse(self, plan_key: str, why: str, text: str, took_us: float | None, instead_us: float | None) -> bool:
+        """See `PlanClient.refuse`."""
+        try:
+            if not isinstance(plan_key, str) or not SHA256.fullmatch(plan_key) or why not in WHYS:
+                expected = f"a plan's key and one of {', '.join(WHYS)}"
+                raise BadArgument(f"expected {expected}, got {plan_key!r:.80} and {why!r:.40}")
+            if self._cache is not None and why != "slower":
+                await asyncio.to_thread(self._cache.refuse, plan_key)
+            said: dict[str, Any] = {"id": secrets.token_hex(16), "why": why, "text": shown(text, TEXT_CHARACTERS)}
+            for name, time_us in (("took_us", took_us), ("instead_us", instead_us)):
+                said |= {} if time_us is None else {name: float(time_us)}
+            headers = {"Content-Type": "application/json"}
+            path = f"/v1/plans/{plan_key}/refusals"
+            await self._received(Request("POST", path, request_body(said), headers, SMALL_BYTES))
+        except (PlanServerError, TypeError, ValueError) as error:  # what was given may be anything
+            self.problems.note(f"a refusal was not sent: {error}")
+            return False
+        return True
 
     async def _kept(self, digest: str, request: bytes, most_age_s: float | None = None) -> Answer | None:
         """The kept answer, no older than this many seconds; None where there is none that may be used."""
