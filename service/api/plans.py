@@ -10,7 +10,7 @@ from service.api.context import context
 from service.api.immutable import immutable, matches
 from service.api.keys import whole_key
 from service.api.models import PlanPage, PlanRow
-from service.api.signed import signed
+from service.api.signed import SIGNATURE_HEADER, signed
 from service.api.threads import blocking
 from service.api.times import moment
 from service.errors import ApiError
@@ -62,7 +62,7 @@ def list_(
 @router.get(
     "/v1/plans/{plan_key}",
     summary="A plan",
-    responses={200: {"model": Plan}, 304: {"description": "The client has it."}},
+    responses={200: {"model": Plan, "headers": SIGNATURE_HEADER}, 304: {"description": "The client has it."}},
 )
 @blocking
 def get(request: Request, plan_key: str) -> Response:

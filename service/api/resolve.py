@@ -17,7 +17,7 @@ from service.api.operations import problem_of, retry_after
 from service.api.prefer import wait_seconds
 from service.api.readers import Read
 from service.api.reading import check_device, check_sampler, check_seconds
-from service.api.signed import signed
+from service.api.signed import SIGNATURE_HEADER, signed
 from service.errors import ApiError, OperationFailed
 from service.jobs import PLAN, PlanJob
 from service.wording.failures import failed_before
@@ -34,7 +34,7 @@ router = APIRouter(tags=["plans"])
     "/v1/plans:resolve",
     summary="The plan for a graph",
     responses={
-        200: {"model": Resolution, "description": "The plan."},
+        200: {"model": Resolution, "description": "The plan.", "headers": SIGNATURE_HEADER},
         202: {"model": Pending, "description": "Being planned."},
     },
     openapi_extra=json_body(ResolveRequest),

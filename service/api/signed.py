@@ -1,6 +1,7 @@
 """Signatures on answers that carry plans, and the public key that they can be checked with."""
 
 import hashlib
+from typing import Any
 
 from fastapi import APIRouter, Request
 
@@ -10,6 +11,11 @@ from service.signing.messages import answer_message
 
 SIGNATURE = "Fuseplan-Signature"
 EMPTY_SHA256 = hashlib.sha256(b"").hexdigest()
+
+# How the header is described, for the answers that have it.
+SIGNATURE_HEADER: dict[str, Any] = {
+    SIGNATURE: {"schema": {"type": "string"}, "description": "`v1 KEYID BASE64`: see docs/api.md, Signatures."}
+}
 
 router = APIRouter(tags=["keys"])
 

@@ -1,17 +1,15 @@
 """The clients: `PlanClient` for threads, `AsyncPlanClient` for event loops, with the same methods."""
 
-import asyncio
-from collections.abc import Coroutine, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from fuseplan_client.server.answers import Answer, Operation, Pending
-from fuseplan_client.server.background import background, run
+from fuseplan_client.server.background import run, run_async
 from fuseplan_client.server.cache import MOST_BYTES
+from fuseplan_client.server.errors import PlanServerError
 from fuseplan_client.server.limits import Limits
 from fuseplan_client.server.session import Session
-
-T = TypeVar("T")
 
 
 class PlanClient:
@@ -81,7 +79,11 @@ class PlanClient:
         times of both in microseconds; "unusable", where it cannot be loaded. Kept answers with a plan that is wrong or
         unusable are not used any more, whether the server was told or not.
         """
-        return run(self._session.refuse(plan_key, why, text, took_us, instead_us))
+        try:
+            return run(self._session.refuse(plan_key, why, text, took_us, instead_us))
+        except PlanServerError as error:
+            self._session.problems.note(f"a refusal was not sent: {error.reason}")
+            return False
 
 
 class AsyncPlanClient:
@@ -108,15 +110,15 @@ class AsyncPlanClient:
         self, request: Mapping[str, Any] | bytes, *, again: bool = False, fresh_s: float = 0.0
     ) -> Answer | Pending:
         """See `PlanClient.resolve`. Raises PlanServerError."""
-        return await _run(self._session.resolve(request, again=again, fresh_s=fresh_s))
+        return await run_async(self._session.resolve(request, again=again, fresh_s=fresh_s))
 
     async def operation(self, operation_id: str) -> Operation:
         """See `PlanClient.operation`. Raises PlanServerError."""
-        return await _run(self._session.operation(operation_id))
+        return await run_async(self._session.operation(operation_id))
 
     async def binary(self, sha256: str) -> bytes:
         """See `PlanClient.binary`. Raises PlanServerError."""
-        return await _run(self._session.binary(sha256))
+        return await run_async(self._session.binary(sha256))
 
     async def refuse(
         self,
@@ -128,8 +130,8 @@ class AsyncPlanClient:
         instead_us: float | None = None,
     ) -> bool:
         """See `PlanClient.refuse`."""
-        return await _run(self._session.refuse(plan_key, why, text, took_us, instead_us))
-
-
-async def _run(work: Coroutine[Any, Any, T]) -> T:
-    return await asyncio.wrap_future(background().start(work))
+        try:
+            return await run_async(self._session.refuse(plan_key, why, text, took_us, instead_us))
+        except PlanServerError as error:
+            self._session.problems.note(f"a refusal was not sent: {error.reason}")
+            return False

@@ -105,22 +105,18 @@ class Session:
         return content
 
     async def refuse(self, plan_key: str, why: str, text: str, took_us: float | None, instead_us: float | None) -> bool:
-        """See `PlanClient.refuse`."""
-        try:
-            if not isinstance(plan_key, str) or not SHA256.fullmatch(plan_key) or why not in WHYS:
-                expected = f"a plan's key and one of {', '.join(WHYS)}"
-                raise BadArgument(f"expected {expected}, got {plan_key!r:.80} and {why!r:.40}")
-            if self._cache is not None and why != "slower":
-                await asyncio.to_thread(self._cache.refuse, plan_key)
-            said: dict[str, Any] = {"id": secrets.token_hex(16), "why": why, "text": shown(text, TEXT_CHARACTERS)}
-            for name, time_us in (("took_us", took_us), ("instead_us", instead_us)):
-                said |= {} if time_us is None else {name: float(time_us)}
-            headers = {"Content-Type": "application/json"}
-            path = f"/v1/plans/{plan_key}/refusals"
-            await self._received(Request("POST", path, request_body(said), headers, SMALL_BYTES))
-        except (PlanServerError, TypeError, ValueError) as error:  # what was given may be anything
-            self.problems.note(f"a refusal was not sent: {error}")
-            return False
+        """See `PlanClient.refuse`. Raises PlanServerError."""
+        if not isinstance(plan_key, str) or not SHA256.fullmatch(plan_key) or why not in WHYS:
+            expected = f"a plan's key and one of {', '.join(WHYS)}"
+            raise BadArgument(f"expected {expected}, got {plan_key!r:.80} and {why!r:.40}")
+        if self._cache is not None and why != "slower":
+            await asyncio.to_thread(self._cache.refuse, plan_key)
+        said: dict[str, Any] = {"id": secrets.token_hex(16), "why": why, "text": shown(text, TEXT_CHARACTERS)}
+        for name, time_us in (("took_us", took_us), ("instead_us", instead_us)):
+            said |= {} if time_us is None else {name: float(time_us)}
+        headers = {"Content-Type": "application/json"}
+        path = f"/v1/plans/{plan_key}/refusals"
+        await self._received(Request("POST", path, request_body(said), headers, SMALL_BYTES))
         return True
 
     async def _kept(self, digest: str, request: bytes, most_age_s: float | None = None) -> Answer | None:
