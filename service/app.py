@@ -5,6 +5,7 @@ import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
+from pathlib import Path
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -28,7 +29,9 @@ from service.api import (
     openapi,
     operations,
     plans,
+    refusals,
     resolve,
+    signed,
 )
 from service.api.context import Context, DetectedDevices, Memo, context
 from service.api.middleware import Gate, host_names
@@ -39,6 +42,7 @@ from service.dashboard.layouts import Layouts
 from service.errors import ApiError, OperationFailed, in_words, pointer
 from service.problem_response import problem_response
 from service.settings import Settings
+from service.signing.key import open_key
 from service.version import VERSION
 from tuning_db.errors import DatabaseError
 from tuning_db.store import Store
@@ -51,12 +55,14 @@ CLOSE_SECONDS = 5.0
 ROUTERS = (
     resolve.router,
     plans.router,
+    refusals.router,
     artifacts.router,
     executors.router,
     operations.router,
     batches.router,
     batch_events.router,
     devices.router,
+    signed.router,
     health.router,
     pages.router(),
 )
@@ -72,9 +78,10 @@ def create_app(
     """The application, which opens the database at once. `detector` finds the device of a target (default: asks it);
     `readers` read bodies (default: its own, which end with it).
 
-    Raises DatabaseError, CacheError.
+    Raises DatabaseError, CacheError, SigningKeyError.
     """
     ObjectCache(settings.cache)  # makes the folder, or says why not, before anybody needs it
+    key = open_key(Path(settings.signing_key))
     store = Store(settings.db)
     found = DetectedDevices(detector or partial(_detect, settings.cache))
     reading = readers or Readers()
@@ -85,6 +92,7 @@ def create_app(
         Memo(settings.memo_bytes),
         VERSION,
         reading,
+        key,
         database=Threads(16, 112, settings.db_seconds, "database-unavailable", "The database"),
         # Few at a time, since the machine is measuring: some wait for others that take all the time that they may.
         drawing=Threads(2, 30, 3 * settings.layout_seconds + settings.db_seconds, "busy", "The drawing of graphs"),

@@ -6,6 +6,7 @@ it again.
 """
 
 import argparse
+import os
 import shlex
 import shutil
 import socket
@@ -117,8 +118,9 @@ def _serve(folder: Path) -> Iterator[Server]:
     port = _free_port()
     log = folder / "server.log"
     command = [sys.executable, "-m", "service", "serve", "--port", str(port), *_places(folder)]
+    env = os.environ | {"FUSEPLAN_SIGNING_KEY": str(folder / "signing_key.pem")}
     with log.open("wb") as file:
-        process = subprocess.Popen(command, stdout=file, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
+        process = subprocess.Popen(command, stdout=file, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, env=env)
     try:
         with Remote(f"http://127.0.0.1:{port}") as remote:
             deadline = time.monotonic() + START_SECONDS

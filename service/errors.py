@@ -136,6 +136,16 @@ PROBLEM_TYPES: dict[str, ProblemType] = {
             "`detail` says what is missing and what to install; `GET /v1/devices` lists what there is.",
         ),
         ProblemType(
+            "other-device",
+            409,
+            "The device is of another class",
+            "The request says which class of devices its plan has to be for (`device_key`), and the device that the "
+            "target names on this server is of another one: the plan might not run there, or be slow.",
+            "`detail` has both. Ask a server on a machine of that class; or see what differs: the processor, its "
+            "instructions, how many CPUs each process may use (affinity, limits of a container), the libraries that "
+            "plans call.",
+        ),
+        ProblemType(
             "device-quarantined",
             503,
             "The device is out of service",

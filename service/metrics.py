@@ -27,6 +27,12 @@ class Metrics:
         self.resolves = Counter(
             "fuseplan_resolves", "Resolves by outcome: hit, miss.", ("outcome",), registry=self.registry
         )
+        self.refusals = Counter(
+            "fuseplan_refusals",
+            "Refusals of plans by clients: wrong, slower, unusable.",
+            ("why",),
+            registry=self.registry,
+        )
         self.problems = Counter(
             "fuseplan_problems",
             "Problems by type, such as kernels-disagree: answers, items of batches that were refused, and failed "

@@ -40,7 +40,8 @@ class ServeError(Exception):
 def serve(settings: Settings, announce: Callable[[str], None] = print) -> None:
     """Runs until SIGINT or SIGTERM. Calls `announce` with the address once requests are answered.
 
-    Raises ServeError (address not loopback though no `allowed_hosts` are named, or taken), DatabaseError, CacheError.
+    Raises ServeError (address not loopback though no `allowed_hosts` are named, or taken), DatabaseError, CacheError,
+    SigningKeyError.
     """
     logs.configure(settings.log_level)
     with _socket(settings) as listener:

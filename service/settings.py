@@ -17,11 +17,11 @@ _HOST_NAME = r"(?:[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?|\[[0-9A-Fa-f:.]+\])"
 HOST_NAMES = rf"(?:{_HOST_NAME}(?:,{_HOST_NAME})*)?"
 _SAMPLER = r"[A-Za-z_]\w*(?:[.:][A-Za-z_]\w*)*"
 SAMPLERS = rf"{_SAMPLER}(?:,{_SAMPLER})*"
-# No settings: where those are read from, and what tests and benchmarks are told.
+# No settings: where those are read from, and what clients, tests and benchmarks are told.
 OTHER_VARIABLES = frozenset(
     f"FUSEPLAN_{name}"
     for name in "CONFIG COMMIT CORPUS FAULTY_TRIALS GPU_RESULTS GPU_SECONDS HEAVY_PRODUCTS KILLS KILLS_PAGE NEED_GPU "
-    "RANDOM_GRAPHS SEARCHES TEST_OBJECTS TEST_SEED UNPACK_IMAGE".split()
+    "RANDOM_GRAPHS SEARCHES SERVER_KEY TEST_OBJECTS TEST_SEED UNPACK_IMAGE".split()
 )
 
 
@@ -42,6 +42,10 @@ def _default_db(env: Mapping[str, str]) -> str:
 
 def _default_cache(env: Mapping[str, str]) -> str:
     return str(_xdg(env, "XDG_CACHE_HOME", ".cache"))
+
+
+def _default_signing_key(env: Mapping[str, str]) -> str:
+    return str(_xdg(env, "XDG_DATA_HOME", ".local/share") / "signing_key.pem")
 
 
 def config_path(env: Mapping[str, str]) -> Path:
@@ -84,6 +88,11 @@ class Settings:
         5.0, "Seconds that a request waits for the database; after them it is answered 503.", 0.1, 3600.0
     )
     cache: str = _row(_default_cache, "Folder for compiled objects and device facts. May be deleted at any time.")
+    signing_key: str = _row(
+        _default_signing_key,
+        "File of the Ed25519 key that answers and bundles are signed with; made at the first start. Nobody else may be "
+        "able to read it. `fuseplan key show` prints the public key.",
+    )
     target: str = _row(
         "cpu",
         f"Target to plan for where a request names none: {TARGET_WORDS}.",

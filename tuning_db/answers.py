@@ -65,12 +65,17 @@ def mark_stale(database: Database, request_key: str, plan_key: str) -> None:
 def distrust(database: Database, plan_keys: Sequence[str]) -> int:
     """Marks the answers by plans of which a part is damaged as failed: these plans answer nothing until they are stored
     again. Returns how many answers that were."""
+    with database.write() as connection:
+        return fail(connection, plan_keys)
+
+
+def fail(connection: Connection, plan_keys: Sequence[str]) -> int:
+    """`distrust` in a transaction."""
     rows = select(_ROWS.key, *(_ROWS[name] for name in (*ANSWER, *SEARCH)))
     rows = rows.where(_ROWS.plan_key.in_(plan_keys), _ROWS.state != "failed").order_by(_ROWS.key)
-    with database.write() as connection:
-        found = connection.execute(rows.with_for_update()).all()
-        for row in found:
-            connection.execute(_changed(row.key, row, {"state": "failed", "searched": ""}))
+    found = connection.execute(rows.with_for_update()).all()
+    for row in found:
+        connection.execute(_changed(row.key, row, {"state": "failed", "searched": ""}))
     return len(found)
 
 

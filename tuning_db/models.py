@@ -199,6 +199,21 @@ class PlanSourceRow(Base):
     sha256: Mapped[str] = mapped_column(ForeignKey("sources.sha256"), primary_key=True, index=True)
 
 
+class RefusalRow(Base):
+    """A client could not use a plan: why, in its words, and with the times that it measured."""
+
+    __tablename__ = "refusals"
+
+    plan_key: Mapped[str] = mapped_column(ForeignKey("plans.plan_key", ondelete="CASCADE"), primary_key=True)
+    id: Mapped[str] = mapped_column(String(32), primary_key=True)  # the client's
+    why: Mapped[str]  # wrong | slower | unusable
+    detail: Mapped[str]
+    took_us: Mapped[float | None]
+    instead_us: Mapped[float | None]
+    checksum: Mapped[str] = mapped_column(String(64))
+    created: Mapped[float]
+
+
 class SegmentRow(Base):
     """A segment that something was tried on: its canonical text, which its key is the sha256 of."""
 

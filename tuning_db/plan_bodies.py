@@ -11,7 +11,7 @@ from tuning_db import answers, content
 from tuning_db.checks import digest, miss
 from tuning_db.devices import put_device
 from tuning_db.engine import Database
-from tuning_db.models import BinaryRow, FailureRow, GraphRow, PlanRow, RequestRow, SourceRow
+from tuning_db.models import BinaryRow, FailureRow, GraphRow, PlanRow, RefusalRow, RequestRow, SourceRow
 from tuning_db.plan_lists import listed_columns
 from tuning_db.requests import Conditions, RequestKey, Searched
 from tuning_db.states import PLAN_STATES, PlanState
@@ -76,6 +76,7 @@ def evict(database: Database, plan_key: str) -> bool:
     with database.write() as connection:
         database.serialize(connection, "fuseplan plans")
         connection.execute(delete(RequestRow).where(RequestRow.plan_key == plan_key))
+        connection.execute(delete(RefusalRow).where(RefusalRow.plan_key == plan_key))
         content.unlink(connection, plan_key)
         return connection.execute(delete(PlanRow).where(PlanRow.plan_key == plan_key)).rowcount > 0
 

@@ -18,15 +18,17 @@ from tuning_db.lately_verified import LatelyVerified
 from tuning_db.measurements import Trials
 from tuning_db.operations import Operations
 from tuning_db.plans import Plans
+from tuning_db.refusals import Refusals
 from tuning_db.segments import Segments
 
 
 class Store:
     """Usable from any thread; every process opens its own. Close it, or use it as a context manager.
 
-    plans: with what they are made of, and the requests that they answer. graphs, devices: those that plans are for.
-    failures: of searches that ended without a plan. segments, trials: parts of graphs, and every candidate that was
-    tried for them. queue: operations that workers take. batches: requests that were sent together.
+    plans: with what they are made of, and the requests that they answer. refusals: of plans, by clients. graphs,
+    devices: those that plans are for. failures: of searches that ended without a plan. segments, trials: parts of
+    graphs, and every candidate that was tried for them. queue: operations that workers take. batches: requests that
+    were sent together.
 
     Every method of these raises DatabaseError where the database is away, busy for too long, full or not writable.
     Damaged rows of the cache (plans, graphs, binaries, sources, measurements, devices) are logged and count as missing.
@@ -47,6 +49,7 @@ class Store:
         verified = LatelyVerified(clock)
         self.failures = Failures(self._database)
         self.plans = Plans(self._database, self.failures, verified, clock)
+        self.refusals = Refusals(self._database)
         self.graphs = Graphs(self._database, verified)
         self.devices = Devices(self._database)
         self.segments = Segments(self._database)

@@ -75,15 +75,15 @@ def main() -> int:
 
 
 @contextmanager
-def server(folder: Path, **given: object) -> Iterator[tuple[int, int]]:
-    """A server with a database of its own, and settings as given; its port and process id."""
+def server(folder: Path, code: str = SERVER, **given: object) -> Iterator[tuple[int, int]]:
+    """A server with a database of its own, and settings as given; its port and process id. code: what it runs."""
     settings = load(
         {"db": f"sqlite:///{folder / 'fuseplan.db'}", "cache": str(folder / "cache"), "port": 0, **given},
         env={"HOME": str(folder)},
     )
     env = {**os.environ, **environment(settings), "PYTHONPATH": str(ROOT)}
     with subprocess.Popen(
-        [sys.executable, "-c", SERVER], env=env, stdout=subprocess.PIPE, text=True, cwd=folder
+        [sys.executable, "-c", code], env=env, stdout=subprocess.PIPE, text=True, cwd=folder
     ) as process:
         try:
             assert process.stdout is not None

@@ -2,15 +2,18 @@
 
 import hashlib
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from fuseplan_client.names import Names
 from fuseplan_client.plan import Plan, PlanError, read_plan
+from fuseplan_client.signatures import TrustedKeys, bundle_message, trusted_keys
 
 PLAN = "plan.json"
 ABOUT = "bundle.json"
+SIGNATURE = "bundle.sig"
 BINARIES = "binaries"
 
 
@@ -31,16 +34,24 @@ class Bundle:
     executor: tuple[str, bytes] | None = None
 
 
-def read_bundle(folder: Path | str) -> Bundle:
+def read_bundle(folder: Path | str, *, server_keys: Iterable[str] | None = None) -> Bundle:
     """Reads and verifies a folder; one without bundle.json has tensors called in0, out0, ... Raises BundleError,
-    PlanError."""
+    PlanError.
+
+    server_keys: public keys, those in FUSEPLAN_SERVER_KEY by default: where there are any, the bundle has to be signed
+    by one of them, and is not looked into before. Raises SignatureError where it is not.
+    """
     place, reading = Path(folder), PLAN
+    keys = trusted_keys(server_keys)
     try:
         body = (place / PLAN).read_bytes()
+        said = (place / ABOUT).read_bytes() if keys or (place / ABOUT).exists() else None
+        if keys and said is not None:
+            _check_signature(place, keys, body, said)
         plan = read_plan(json.loads(body))
         binaries = {sha: _binary(place, sha) for sha in dict.fromkeys(step.binary for step in plan.steps)}
         reading = ABOUT
-        about = json.loads((place / ABOUT).read_bytes()) if (place / ABOUT).exists() else None
+        about = None if said is None else json.loads(said)
     except FileNotFoundError as e:
         raise BundleError(f"{place} is no bundle of a plan: {e.filename} is missing") from e
     except ValueError as e:
@@ -53,6 +64,13 @@ def read_bundle(folder: Path | str) -> Bundle:
     names, verified = _names(place / ABOUT, about, key, plan), str(about.get("verified", ""))
     sha = about.get("executor")
     return Bundle(key, plan, binaries, names, verified, (sha, _binary(place, sha)) if sha else None)
+
+
+def _check_signature(place: Path, keys: TrustedKeys, body: bytes, said: bytes) -> None:
+    """Raises SignatureError unless plan and names are those that one of the keys signed. OSError."""
+    file = place / SIGNATURE
+    signature = file.read_bytes()[:1000].decode("ascii", "replace") if file.exists() else ""
+    keys.check(signature, bundle_message(body, said), f"the bundle {place}")
 
 
 def _names(file: Path, about: Any, key: str, plan: Plan) -> Names:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from codegen.hardware.libraries import LibraryMissing, library_file
+from codegen.hardware.machine import ROOT, system_text
 from codegen.kernel import Kernel
 from codegen.sandbox.limits import DEFAULT_LIMITS, Limits
 from codegen.sandbox.object_cache import ObjectCache
@@ -285,11 +286,13 @@ def host_arch() -> str:
 @lru_cache(maxsize=1)
 def host_features() -> tuple[str, ...]:
     """The CPU flags of this machine that compilers know how to use, sorted."""
+    return cpu_features()
+
+
+def cpu_features(root: Path = ROOT) -> tuple[str, ...]:
+    """`host_features`, read anew, from the system's files below `root`."""
     known = ARM_FEATURES if host_arch() == "aarch64" else X86_FEATURES
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return ()
+    lines = system_text(root / "proc/cpuinfo").splitlines()
     flags = next((line.partition(":")[2] for line in lines if line.startswith(("flags", "Features"))), "")
     return tuple(sorted(f for f in flags.split() if f in known))
 

@@ -7,7 +7,7 @@ from typing import Any
 from codegen.devices.detection import DeviceError
 from service.api.context import Context
 from service.api.readers import Read
-from service.api.reading import check_sampler, check_seconds
+from service.api.reading import check_device, check_sampler, check_seconds
 from service.errors import ApiError, problem
 from service.jobs import PLAN, PlanJob, PlanResult
 from service.wording.failures import failed_before
@@ -88,6 +88,7 @@ def _item(ctx: Context, custom_id: str, ask: Read) -> NewItem:
         device = ctx.devices.detect(target)
     except DeviceError as error:
         raise ApiError("no-device", str(error), "/target") from error
+    check_device(device, ask.device_key, "/device_key")
     memory_bytes = ask.memory_bytes
     key = RequestKey(ask.graph_key, device.class_key, ask.numerics, memory_bytes=memory_bytes)
     now, seconds = Conditions.of_device(device, ctx.version), seconds or ctx.settings.default_seconds

@@ -19,6 +19,7 @@ from service.api.watcher import Watcher
 from service.errors import ApiError
 from service.metrics import Metrics
 from service.settings import Settings
+from service.signing.key import SigningKey
 from tuning_db.requests import Conditions, RequestKey
 from tuning_db.store import Store
 
@@ -123,6 +124,7 @@ class Context:
     memo: Memo
     version: str
     readers: Readers
+    key: SigningKey
     database: Threads  # for what asks the database
     pages: Threads  # for what makes pages, which takes long
     drawing: Threads  # for laying out graphs, which takes longer

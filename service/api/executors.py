@@ -8,6 +8,7 @@ from codegen.toolchain.compiler import CompilerMissing
 from codegen.toolchain.cpu import host_arch
 from service.api.context import context
 from service.api.immutable import immutable
+from service.api.signed import SIGNATURE_HEADER, signed
 from service.api.threads import in_threads
 from service.errors import ApiError
 from service.planning.executor import executor
@@ -21,7 +22,10 @@ PLACE = "/v1/executor"
     summary="The executor of plans for CPUs",
     response_class=Response,
     responses={
-        200: {"content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}},
+        200: {
+            "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
+            "headers": SIGNATURE_HEADER,
+        },
         304: {"description": "The client has it."},
     },
 )
@@ -36,4 +40,6 @@ def get_executor(request: Request, arch: str = "") -> Response:
         sha256, data = executor(ObjectCache(ctx.settings.cache, ctx.store.seal()))
     except (CompilerMissing, CacheError) as error:
         raise ApiError("no-device", f"The executor cannot be compiled: {error}") from error
-    return immutable(request, sha256, data, "application/octet-stream", PLACE)
+    answer = immutable(request, sha256, data, "application/octet-stream", PLACE)
+    answer.headers.update(signed(request, data))
+    return answer

@@ -1,16 +1,18 @@
 """Bodies of requests and answers. Answers on the hot path are spliced from stored bytes; their models document them."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
 from fusion_ir.formats.side_json import SideModel
 from fusion_ir.records import Device, Numerics, Plan
 from service.errors import Problem
 from service.settings import TARGET, TARGET_WORDS
+from tuning_db.refusals import Why
 from tuning_db.states import OperationState, PlanState
 
 KEY = r"^[0-9a-f]{64}$"
+DEVICE_KEY = r"^(cpu|cuda|emulator)-[0-9a-f]{16}$"
 
 Key = Annotated[str, StringConstraints(pattern=KEY)]
 
@@ -39,6 +41,12 @@ class ResolveRequest(Body):
         ge=1,
         le=2**63 - 1,
         description="Most bytes of temporaries that the plan may need; any number where absent.",
+    )
+    device_key: str | None = Field(
+        None,
+        pattern=DEVICE_KEY,
+        description="The class of devices that the plan has to be for: where the server's device of this target is of "
+        "another one, the answer is 409 `other-device`.",
     )
     sampler: str | None = Field(
         None,
@@ -93,6 +101,50 @@ class Pending(BaseModel):
 
     operation: OperationModel
     best_plan: Key | None = None
+
+
+class RefusalBody(Body):
+    """A client's refusal of a plan. id: digits of the client's own, so that one that is sent again counts once.
+    `slower` comes with both times: that of the plan, and that of what it is to replace."""
+
+    id: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{32}$")]
+    why: Why
+    text: str = Field("", max_length=2000, description="Why, in the client's words.")
+    took_us: float | None = Field(None, gt=0, le=1e12, description="Time of a run of the plan.")
+    instead_us: float | None = Field(None, gt=0, le=1e12, description="Time of what the plan is to replace.")
+
+    @model_validator(mode="after")
+    def _check_times(self) -> Self:
+        if self.why == "slower" and (self.took_us is None or self.instead_us is None):
+            raise ValueError("`slower` comes with `took_us` and `instead_us`")
+        return self
+
+
+class RefusalModel(BaseModel):
+    """A stored refusal of a plan."""
+
+    id: str
+    plan_key: Key
+    why: Why
+    text: str
+    took_us: float | None
+    instead_us: float | None
+    created_at: str
+
+
+class RefusalPage(BaseModel):
+    """The newest refusals of a plan, the newest first."""
+
+    refusals: list[RefusalModel]
+
+
+class PublicKey(BaseModel):
+    """The key that answers with plans are signed with. public_key: 32 bytes in base64; key_id: the first digits of the
+    sha256 of these bytes, as signatures have it."""
+
+    algorithm: Literal["Ed25519"]
+    key_id: str
+    public_key: str
 
 
 class PlanRow(BaseModel):

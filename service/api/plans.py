@@ -10,6 +10,7 @@ from service.api.context import context
 from service.api.immutable import immutable, matches
 from service.api.keys import whole_key
 from service.api.models import PlanPage, PlanRow
+from service.api.signed import SIGNATURE_HEADER, signed
 from service.api.threads import blocking
 from service.api.times import moment
 from service.errors import ApiError
@@ -61,17 +62,21 @@ def list_(
 @router.get(
     "/v1/plans/{plan_key}",
     summary="A plan",
-    responses={200: {"model": Plan}, 304: {"description": "The client has it."}},
+    responses={200: {"model": Plan, "headers": SIGNATURE_HEADER}, 304: {"description": "The client has it."}},
 )
 @blocking
 def get(request: Request, plan_key: str) -> Response:
     """The stored body, whose sha256 is the key. It never changes: the ETag is strong, and caches may keep it.
 
     Here and below, the first digits of a key stand for it, at least four, where no other plan's key begins with them;
-    `Content-Location` has the whole one.
+    `Content-Location` has the whole one. The answer is signed (`Fuseplan-Signature`).
     """
     key = whole_key(context(request).store, plan_key)
-    return immutable(request, key, _body(request, key), "application/json", _place(request, plan_key, key))
+    body = _body(request, key)
+    response = immutable(request, key, body, "application/json", _place(request, plan_key, key))
+    if response.status_code == 200:
+        response.headers.update(signed(request, body))
+    return response
 
 
 @router.get(

@@ -113,6 +113,7 @@ def _read(ask: Ask) -> tuple[dict[str, Any], bytes]:
         "numerics": request.numerics,
         "memory_bytes": request.memory_bytes,
         "sampler": request.sampler,
+        "device_key": request.device_key,
         "graph_key": ask.graph_key,
         "names": len(names),
     }

@@ -53,6 +53,7 @@ class Read:
     numerics: Any
     memory_bytes: int | None
     sampler: str | None
+    device_key: str | None
     graph_key: str
     text: bytes | None
     names: bytes

@@ -18,6 +18,7 @@ from fusion_ir.formats.json.wire import from_wire
 from fusion_ir.formats.side_file import NOTHING, SHAPES, SideFile
 from fusion_ir.formats.side_json import side_file
 from fusion_ir.keys.graph_key import graph_key
+from fusion_ir.records import Device
 from service.api.batch_models import CUSTOM_ID
 from service.api.models import ResolveRequest
 from service.errors import ApiError, from_validation, pointer
@@ -101,6 +102,13 @@ def check_sampler(settings: Settings, sampler: str | None, place: str) -> None:
     if sampler is not None and sampler not in settings.sampler_names:
         expected = f"one of {', '.join(settings.sampler_names)} (setting samplers)"
         raise ApiError("bad-request", f"Expected {expected}, got {sampler!r}.", place)
+
+
+def check_device(device: Device, device_key: str | None, place: str) -> None:
+    """Raises ApiError for a device that is not of the class that the request asks for."""
+    if device_key is not None and device_key != device.class_key:
+        here = f"{device.class_key} ({device.name}, {device.arch}, {device.units} units)"
+        raise ApiError("other-device", f"Expected a device of class {device_key}, the server's is {here}.", place)
 
 
 def _graph(request: ResolveRequest, value: Mapping[str, Any]) -> NamedGraph | None:

@@ -16,7 +16,8 @@ from service.api.operations import model as operation_model
 from service.api.operations import problem_of, retry_after
 from service.api.prefer import wait_seconds
 from service.api.readers import Read
-from service.api.reading import check_sampler, check_seconds
+from service.api.reading import check_device, check_sampler, check_seconds
+from service.api.signed import SIGNATURE_HEADER, signed
 from service.errors import ApiError, OperationFailed
 from service.jobs import PLAN, PlanJob
 from service.wording.failures import failed_before
@@ -33,7 +34,7 @@ router = APIRouter(tags=["plans"])
     "/v1/plans:resolve",
     summary="The plan for a graph",
     responses={
-        200: {"model": Resolution, "description": "The plan."},
+        200: {"model": Resolution, "description": "The plan.", "headers": SIGNATURE_HEADER},
         202: {"model": Pending, "description": "Being planned."},
     },
     openapi_extra=json_body(ResolveRequest),
@@ -63,7 +64,7 @@ async def resolve(request: Request) -> Response:
         again = _wants_another(request)
         due = found.due or again
         refining = due and await _refine(ctx, remembered, ask or (await _read(ctx, body))[0], again=again)
-        return _answer(found, "hit", remembered.names, refining=refining)
+        return _answer(request, digest, found, "hit", remembered.names, refining=refining)
     ctx.metrics.resolves.labels("miss").inc()
     await ctx.database.run(_forget_failure if _wants_another(request) else _check_failure, ctx, remembered)
     operation = await _queue(ctx, remembered, ask or (await _read(ctx, body))[0])
@@ -73,7 +74,7 @@ async def resolve(request: Request) -> Response:
             ctx.store.plans.resolve, remembered.request, remembered.conditions, remembered.seconds
         )
         if found is not None:
-            return _answer(found, "miss", remembered.names)
+            return _answer(request, digest, found, "miss", remembered.names)
     if operation.state in ("failed", "cancelled"):
         problem = problem_of(operation)
         error = OperationFailed if operation.state == "failed" else ApiError
@@ -94,6 +95,7 @@ async def _read(ctx: Context, body: bytes) -> tuple[Read, Remembered]:
     check_seconds(ctx.settings, ask.seconds, "/seconds")
     check_sampler(ctx.settings, ask.sampler, "/sampler")
     device = await ctx.devices.get(ask.target or ctx.settings.target)
+    check_device(device, ask.device_key, "/device_key")
     names = ask.names
     if ask.text is None:
         stored = await ctx.database.run(ctx.store.graphs.graph, ask.graph_key)
@@ -175,8 +177,11 @@ async def _wait(ctx: Context, operation: Operation, seconds: float) -> Operation
     return operation
 
 
-def _answer(found: Resolved, cache: str, names: bytes, *, refining: bool = False) -> Response:
-    """The envelope around the stored bytes of the plan: they are not read, so they still hash to `plan_key`."""
+def _answer(
+    request: Request, digest: bytes, found: Resolved, cache: str, names: bytes, *, refining: bool = False
+) -> Response:
+    """The envelope around the stored bytes of the plan: they are not read, so they still hash to `plan_key`. digest:
+    sha256 of the request's body, which the signature is for."""
     head: dict[str, Any] = {
         "state": found.state,
         "cache": cache,
@@ -189,7 +194,7 @@ def _answer(found: Resolved, cache: str, names: bytes, *, refining: bool = False
     start = json.dumps(head, separators=(",", ":"))[:-1].encode()
     content = b"".join((start, b',"plan":', found.body, b',"names":', names, b"}"))
     headers = {"Cache-Control": "no-store", "Content-Location": f"/v1/plans/{found.plan_key}"}
-    return Response(content, 200, headers, "application/json")
+    return Response(content, 200, headers | signed(request, content, digest.hex()), "application/json")
 
 
 def _check_media_type(request: Request) -> None:

@@ -4,7 +4,9 @@ from pathlib import Path
 
 from service.bundling.about import about
 from service.bundling.readme import readme
-from service.bundling.subject import GRAPH, Subject
+from service.bundling.subject import GRAPH, SIGNATURE, Subject
+from service.signing.key import SigningKey
+from service.signing.messages import bundle_message
 
 RUNNER = '''"""Runs the plan in this folder: python run.py [INPUTS.safetensors]; without a file, on random inputs."""
 
@@ -22,8 +24,8 @@ for (name, array), spec in zip(outputs.items(), plan.plan.outputs, strict=True):
 '''
 
 
-def write_bundle(subject: Subject, folder: Path) -> None:
-    """Writes the folder, which is new or empty. Raises OSError."""
+def write_bundle(subject: Subject, folder: Path, key: SigningKey) -> None:
+    """Writes the folder, which is new or empty, signed with a key. Raises OSError."""
     (folder / "binaries").mkdir(parents=True, exist_ok=True)
     executor = () if subject.executor is None else (subject.executor,)
     for sha, data in (*subject.binaries.items(), *executor):
@@ -37,7 +39,9 @@ def write_bundle(subject: Subject, folder: Path) -> None:
     (folder / "README.md").write_text(
         readme(subject, folder.resolve().name or str(folder)), "utf-8", "backslashreplace"
     )
-    (folder / "bundle.json").write_text(about(subject), "utf-8")
+    said = about(subject).encode()
+    (folder / "bundle.json").write_bytes(said)
+    (folder / SIGNATURE).write_text(key.signature(bundle_message(subject.body, said)) + "\n", "utf-8")
     (folder / "plan.json").write_bytes(
         subject.body
     )  # as stored: its sha256 is the plan's key; last, so that it is whole

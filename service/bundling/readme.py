@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 
 from codegen.hardware.libraries import CUBLASLT
 from fusion_ir.records import Plan, Ref, TensorSpec
-from service.bundling.subject import GRAPH, Subject, did_run, libraries, verified
+from service.bundling.subject import GRAPH, SIGNATURE, Subject, did_run, libraries, verified
 from service.wording.formatting import count, expected, prologue, size, spread, visible
 from service.wording.naming import MOST_NAMES, Naming
 
@@ -166,6 +166,7 @@ def _files(subject: Subject) -> Iterator[tuple[str, ...]]:
     yield "`run.py`", "runs the plan and prints its outputs"
     yield "`plan.json`", "the plan: what is launched, in which order, on which tensors; its sha256 is the plan's key"
     yield "`bundle.json`", "what this page says, for programs: names, dtypes, shapes, strides, what was verified"
+    yield f"`{SIGNATURE}`", "the signature of its maker over these two, and so over all kernels"
     if subject.graph:
         yield f"`{GRAPH}`", "what the plan computes, as text that Fuseplan reads"
     if subject.binaries:

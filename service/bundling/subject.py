@@ -11,6 +11,7 @@ from fusion_ir.text.printing import print_graph
 from service.wording.naming import UNNAMED, Naming
 
 GRAPH = "graph.fuseplan.txt"
+SIGNATURE = "bundle.sig"
 SOURCE_ENDINGS = {"cpu": "cpp"}
 STEP_DIGITS = 2  # of a step's number in the name of its source
 

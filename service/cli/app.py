@@ -63,6 +63,7 @@ COMMANDS = (
     Row("plans bundle", "bundle:bundle_plan", "Write a plan and its kernels to a folder."),
     Row("plans export", "transfer:export_plans", "Write plans and measurements to a file."),
     Row("plans import", "transfer:import_plans", "Make the plans of an export anew here."),
+    Row("key show", "key:show_key", "The public key that answers are signed with."),
     Row("db upgrade", "db:upgrade", "Bring the tables to the newest revision."),
     Row("db current", "db:current", "Print the revision of the tables."),
     Row("config show", "config:show", "Every setting, and where its value is from."),
@@ -70,6 +71,7 @@ COMMANDS = (
 GROUPS = {
     "batch": "Many graphs for a running server.",
     "plans": "The plans in the database.",
+    "key": "The key that answers are signed with.",
     "db": "The database's tables.",
     "config": "Settings.",
 }
@@ -82,6 +84,7 @@ EXIT_CODES = {
     "tuning_db.errors.DatabaseError": BAD_INPUT,
     "codegen.sandbox.object_cache.CacheError": BAD_INPUT,
     "service.server.ServeError": BAD_INPUT,
+    "service.signing.key.SigningKeyError": BAD_INPUT,
     "codegen.devices.detection.DeviceError": BAD_INPUT,
     "codegen.devices.quarantine.DeviceQuarantined": FAILED,
     "codegen.toolchain.compiler.CompilerMissing": FAILED,

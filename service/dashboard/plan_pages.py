@@ -21,7 +21,7 @@ from service.dashboard.layout import Layout, LayoutError, layout
 from service.dashboard.layouts import Layouts
 from service.dashboard.rendering import inputs_of, missing, outputs_of, page
 from service.errors import ApiError
-from service.wording import formatting
+from service.wording import formatting, refusals
 from service.wording.key_prefixes import CANDIDATES, several
 from service.wording.naming import Naming
 from service.wording.nodes import NodeWords
@@ -65,6 +65,7 @@ def plan(request: Request, plan_key: str) -> Response:
         picture_missing=_layouts(request).failure(_layout_key(stored, ctx.settings.layout_seconds))
         if stored and parsed
         else "The graph itself is no longer stored.",
+        refused=refusals.rows(ctx.store.refusals.of(plan_key)),
         text_lines=len(lines),
         graph_text=lines if len(lines) <= plan_view.TEXT_LINES else [],
     )

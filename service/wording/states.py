@@ -10,7 +10,7 @@ STATES = {
     "predicted": "Not run on this device: times are predictions, marked ~.",
     "emulated": "Its kernels ran in the emulator and agreed with the reference. The emulator times nothing.",
     "stale": "Timed under another driver or toolchain; waiting to be checked again.",
-    "failed": "The last check of this plan failed.",
+    "failed": "The last check of this plan failed, or a client refused it as wrong: it is given to nobody.",
     "superseded": "A newer plan answers its request now.",
 }
 

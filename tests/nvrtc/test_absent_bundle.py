@@ -58,6 +58,7 @@ def test_a_predicted_plan_is_bundled_and_launched(
     with Store(url) as store:
         plan = plan_graph(named, "h200", Budget(0.0), store, ObjectCache(tmp_path / "cache")).plan
     folder = tmp_path / "bundle"
+    monkeypatch.setenv("FUSEPLAN_SIGNING_KEY", str(tmp_path / "key.pem"))
     assert main(["plans", "bundle", plan.plan_key, str(folder), "--db", url]) == 0
     assert "Nobody ran this plan." in capsys.readouterr().err
     bundle = read_bundle(folder)

@@ -9,8 +9,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from fuseplan_client import BundleError, load, read_bundle
 from fuseplan_client.cuda import launches, prologue, runtime
 from fuseplan_client.fill import FILE_TYPES
+from fuseplan_client.signatures import SignatureError
 from safetensors import TensorSpec as FileTensor
 from safetensors import serialize_file
 
@@ -20,6 +22,7 @@ from fusion_ir.records import Buffer, Device, Plan, Ref, Search, Step, TensorSpe
 from fusion_ir.text.printing import parse_graph
 from service.bundling.folder import write_bundle
 from service.bundling.subject import Subject, verified
+from service.signing.key import open_key
 from tests.support.devices import CUDA_DEVICE
 from tests.support.fake_cupy import FakeCupy
 from tests.support.stored_plans import sha
@@ -101,13 +104,13 @@ def subject(made: Plan) -> Subject:
 
 @pytest.mark.parametrize("name", ["measured", "predicted"])
 def test_what_a_bundle_says(name: str, tmp_path: Path, golden: Golden) -> None:
-    write_bundle(subject(plan(REAL if name == "measured" else H200)), tmp_path / "b")
+    write_bundle(subject(plan(REAL if name == "measured" else H200)), tmp_path / "b", open_key(tmp_path / "key.pem"))
     for file in ("README.md", "bundle.json", "run.py") if name == "measured" else ("README.md",):
         golden(f"bundle.{name}.{file}", (tmp_path / "b" / file).read_text("utf-8"))
     files = sorted(str(p.relative_to(tmp_path / "b")) for p in (tmp_path / "b").rglob("*") if p.is_file())
     assert files == sorted(
-        ["README.md", "bundle.json", "plan.json", "run.py", "graph.fuseplan.txt", "sources/00_reduction.cu",
-         "sources/02_cublaslt.json", f"binaries/{sha(KERNEL)}", f"binaries/{sha(CALL)}"]
+        ["README.md", "bundle.json", "bundle.sig", "plan.json", "run.py", "graph.fuseplan.txt",
+         "sources/00_reduction.cu", "sources/02_cublaslt.json", f"binaries/{sha(KERNEL)}", f"binaries/{sha(CALL)}"]
     )  # fmt: skip
     for data in (KERNEL, CALL):
         assert (tmp_path / "b" / "binaries" / sha(data)).read_bytes() == data
@@ -155,7 +158,7 @@ def test_its_program_runs_the_plan(
     cupy: FakeCupy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """On random inputs: every type, strides that are not dense, no elements, names of any kind."""
-    write_bundle(subject(runnable(H200)), tmp_path / "b")
+    write_bundle(subject(runnable(H200)), tmp_path / "b", open_key(tmp_path / "key.pem"))
     found = ran(tmp_path / "b", monkeypatch)
     printed = capsys.readouterr().out
     assert printed.startswith("Nobody ran this plan.")
@@ -184,7 +187,7 @@ def file_of(folder: Path, arrays: Mapping[str, tuple[str, np.ndarray]]) -> Path:
 def test_its_program_reads_tensors_by_name(
     cupy: FakeCupy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    write_bundle(subject(runnable(REAL)), tmp_path / "b")
+    write_bundle(subject(runnable(REAL)), tmp_path / "b", open_key(tmp_path / "key.pem"))
     matrix = np.arange(32, dtype="f4").reshape(4, 8)
     arrays = {
         INPUTS[3]: ("i64", np.zeros((0, 3), "i8")),
@@ -203,7 +206,7 @@ def test_its_program_reads_tensors_by_name(
 
 
 def test_the_program_is_short_and_imports_the_client_alone(tmp_path: Path) -> None:
-    write_bundle(subject(plan(H200)), tmp_path / "b")
+    write_bundle(subject(plan(H200)), tmp_path / "b", open_key(tmp_path / "key.pem"))
     text = (tmp_path / "b" / "run.py").read_text()
     compile(text, "run.py", "exec")
     lines = [line for line in text.splitlines() if line]
@@ -213,3 +216,56 @@ def test_the_program_is_short_and_imports_the_client_alone(tmp_path: Path) -> No
     ]  # fmt: skip
     assert json.loads((tmp_path / "b" / "bundle.json").read_text())["inputs"][3]["name"] == INPUTS[3]
     assert FILE_TYPES.keys() == runtime.CARRIERS.keys()
+
+
+def key_of(folder: Path) -> str:
+    """The public key that bundles in this test's folder are signed with."""
+    return open_key(folder / "key.pem").public
+
+
+TAMPERED: dict[str, tuple[Callable[[Path], None], str]] = {
+    "plan": (lambda b: changed(b / "plan.json", b'"wire_version":1', b'"wire_version":1 '), "it was changed"),
+    "names": (lambda b: changed(b / "bundle.json", b'"stream"', b'"steam"'), "it was changed"),
+    "no signature": (lambda b: (b / "bundle.sig").unlink(), "is not signed"),
+    "an empty signature": (lambda b: (b / "bundle.sig").write_bytes(b""), "is not signed"),
+    "a signature cut off": (lambda b: (b / "bundle.sig").write_bytes((b / "bundle.sig").read_bytes()[:60]), "cut off"),
+    "bytes for a signature": (lambda b: (b / "bundle.sig").write_bytes(bytes(range(128, 256))), "version"),
+}
+
+
+def changed(file: Path, old: bytes, new: bytes) -> None:
+    content = file.read_bytes()
+    assert old in content
+    file.write_bytes(content.replace(old, new, 1))
+
+
+@pytest.mark.parametrize("how", TAMPERED)
+def test_a_bundle_that_was_tampered_with_is_refused_where_a_key_is_given(
+    how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, (tamper, why) = tmp_path / "b", TAMPERED[how]
+    write_bundle(subject(plan(REAL)), folder, open_key(tmp_path / "key.pem"))
+    whole = read_bundle(folder, server_keys=[key_of(tmp_path)])
+    assert whole.key == read_bundle(folder).key
+    tamper(folder)
+    with pytest.raises(SignatureError, match=why):
+        read_bundle(folder, server_keys=[key_of(tmp_path)])
+    monkeypatch.setenv("FUSEPLAN_SERVER_KEY", key_of(tmp_path))
+    with pytest.raises(SignatureError, match=why):
+        load(folder)
+    with pytest.raises(SignatureError, match=why):
+        read_bundle(folder)
+
+
+def test_a_bundle_by_another_key_without_its_names_or_with_another_binary_is_refused(tmp_path: Path) -> None:
+    folder, other = tmp_path / "b", open_key(tmp_path / "other.pem").public
+    write_bundle(subject(plan(REAL)), folder, open_key(tmp_path / "key.pem"))
+    with pytest.raises(SignatureError, match="these are trusted"):
+        read_bundle(folder, server_keys=[other])
+    assert read_bundle(folder, server_keys=[other, key_of(tmp_path)]).names.inputs == INPUTS
+    changed(folder / "binaries" / sha(KERNEL), b"cubin", b"Cubin")
+    with pytest.raises(BundleError, match="does not hash to its name"):
+        read_bundle(folder, server_keys=[key_of(tmp_path)])
+    (folder / "bundle.json").unlink()
+    with pytest.raises(BundleError, match=r"bundle\.json is missing"):
+        read_bundle(folder, server_keys=[key_of(tmp_path)])

@@ -10,6 +10,7 @@ from fuseplan_client.server.errors import (
     ProblemAnswer,
     ServerAbsent,
     ServerSlow,
+    Untrusted,
 )
 from fuseplan_client.server.limits import Limits
 
@@ -28,4 +29,5 @@ __all__ = [
     "ServerAbsent",
     "ServerSlow",
     "TensorNames",
+    "Untrusted",
 ]

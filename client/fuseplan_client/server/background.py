@@ -6,15 +6,20 @@ import os
 import ssl
 import threading
 from collections.abc import Coroutine
-from concurrent.futures import Future
+from concurrent.futures import CancelledError, Future
+from contextlib import suppress
 from typing import Any, TypeVar
 
 import httpx
+
+from fuseplan_client.server.errors import PlanServerError
 
 MOST_CONNECTIONS = 64
 KEPT_CONNECTIONS = 16
 KEPT_SECONDS = 20.0  # less than the 30 s after which the server closes a connection that nothing comes on
 END_SECONDS = 1.0
+DROPPED = "the thread that makes requests has ended, as the interpreter does"
+LOOK_SECONDS = 1.0  # between looks whether the thread is still there
 
 T = TypeVar("T")
 
@@ -36,6 +41,11 @@ class Background:
     def start(self, work: Coroutine[Any, Any, T]) -> "Future[T]":
         """Begins work in the thread. The future may be cancelled, which cancels the work."""
         return asyncio.run_coroutine_threadsafe(work, self.loop)
+
+    def check(self, future: "Future[Any]") -> None:
+        """Raises PlanServerError where the thread has ended before this work."""
+        if not self.is_alive and not future.done():
+            raise PlanServerError(DROPPED)
 
     def pool(self, scheme: str) -> httpx.AsyncClient:
         """The connections for "http" or "https", kept for all clients of the process. To be called in the thread.
@@ -90,13 +100,57 @@ def background() -> Background:
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
-    """The result of work in the thread. An interrupt cancels it. Raises whatever it raises."""
-    future = background().start(work)
+    """The result of work in the thread. An interrupt cancels it. Raises PlanServerError alone."""
+    own, future = _begun(work)
     try:
+        while not future.done():
+            with suppress(TimeoutError):
+                future.exception(LOOK_SECONDS)
+            own.check(future)
         return future.result()
+    except CancelledError as e:
+        raise PlanServerError(DROPPED) from e
     except BaseException:
         future.cancel()
         raise
+
+
+async def run_async(work: Coroutine[Any, Any, T]) -> T:
+    """`run` for coroutines of any loop. A task that is cancelled cancels the work."""
+    own, future = _begun(work)
+    wrapped = asyncio.wrap_future(future)
+    try:
+        while not wrapped.done():
+            await asyncio.wait([wrapped], timeout=LOOK_SECONDS)
+            own.check(future)
+        if wrapped.cancelled():
+            raise PlanServerError(DROPPED)
+        return await wrapped
+    except BaseException:
+        future.cancel()
+        raise
+
+
+def _begun(work: Coroutine[Any, Any, T]) -> "tuple[Background, Future[T]]":
+    """Raises PlanServerError where no thread can be begun, as while the interpreter ends."""
+    guarded = _guarded(work)
+    try:
+        own = background()
+        return own, own.start(guarded)
+    except RuntimeError as e:
+        guarded.close()
+        work.close()
+        raise PlanServerError(f"the thread that makes requests cannot be begun: {e}") from e
+
+
+async def _guarded(work: Coroutine[Any, Any, T]) -> T:
+    """Whatever goes wrong in a way that nobody thought of is an error of this room, too."""
+    try:
+        return await work
+    except PlanServerError:
+        raise
+    except Exception as e:
+        raise PlanServerError(f"the request failed: {type(e).__name__}: {e}") from e
 
 
 def _begin_child() -> None:

@@ -31,6 +31,10 @@ class AnswerCutOff(BadAnswer):
     """The connection was lost in the middle of an answer."""
 
 
+class Untrusted(PlanServerError):
+    """An answer is not signed by a key that is trusted, or there is no such key."""
+
+
 class ProblemAnswer(PlanServerError):
     """The server refused the request with a problem document (RFC 9457), or with a status alone.
 
@@ -55,7 +59,7 @@ class ProblemAnswer(PlanServerError):
         super().__init__(f"the server refused the request with status {status}: {what}{where}")
 
 
-def shown(text: str) -> str:
-    """One printable line of a text from elsewhere, at most SHOWN_CHARACTERS long."""
-    line = "".join(c if c.isprintable() else " " for c in text[: SHOWN_CHARACTERS + 1])
-    return line if len(line) <= SHOWN_CHARACTERS else line[: SHOWN_CHARACTERS - 1] + "…"
+def shown(text: str, most: int = SHOWN_CHARACTERS) -> str:
+    """One printable line of a text from elsewhere, at most so many characters long."""
+    line = "".join(c if c.isprintable() else " " for c in text[: most + 1])
+    return line if len(line) <= most else line[: most - 1] + "…"

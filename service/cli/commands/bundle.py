@@ -18,6 +18,7 @@ from service.cli.plan_view import KEY_DIGITS
 from service.cli.terminal import print_json, say
 from service.planning.executor import executor, runs_here
 from service.settings import load
+from service.signing.key import open_key
 from service.wording.formatting import count
 from tuning_db.store import Store
 
@@ -27,7 +28,7 @@ Output = Annotated[Path | None, typer.Option("-o", "--output", metavar="FOLDER",
 
 def bundle_plan(plan: PlanKey, folder: Folder = None, output: Output = None, db: Db = None, json: Json = False) -> None:
     """Write a plan for a CUDA device or a CPU to a folder: its kernels with their sources, a program that runs them by
-    `fuseplan_client`, and a page on what they compute and what was verified."""
+    `fuseplan_client`, and a page on what they compute and what was verified; signed, see `fuseplan key show`."""
     given = [path for path in (folder, output) if path is not None]
     if len(given) != 1:
         raise bad_input(f"expected one folder, as FOLDER or with -o, got {len(given) or 'none'}")
@@ -43,7 +44,7 @@ def bundle_plan(plan: PlanKey, folder: Folder = None, output: Output = None, db:
         if found.device.target == "cpu":
             subject = replace(subject, executor=_executor(settings.cache, store))
     try:
-        write_bundle(subject, folder)
+        write_bundle(subject, folder, open_key(Path(settings.signing_key)))
     except OSError as e:
         raise failed(f"{folder} cannot be written: {e.strerror}") from e
     ran, checked = did_run(found), verified(found, subject.made)

@@ -29,7 +29,8 @@ def test_a_bundle_is_what_the_client_reads(cli: Cli, tmp_path: Path, plan_key: s
     assert ended.code == 0, ended
     assert f"wrote the plan and 1 kernel to {tmp_path / 'bundle'}; run it there: python run.py\n" in ended.err
     assert "The plan's outputs were the interpreter's, on random inputs" in ended.err
-    bundle = read_bundle(tmp_path / "bundle")
+    public = cli("key", "show").out.strip()
+    bundle = read_bundle(tmp_path / "bundle", server_keys=[public])
     assert bundle.key == plan_key
     assert bundle.binaries == {sha(BINARY): BINARY}
     assert (bundle.names.inputs, bundle.names.outputs) == (("x0",), ("y0",))
@@ -42,6 +43,9 @@ def test_a_bundle_is_what_the_client_reads(cli: Cli, tmp_path: Path, plan_key: s
     for more, got in (((), "none"), ((tmp_path / "x", "-o", tmp_path / "y"), "2")):
         refused = cli("plans", "bundle", plan_key, *more)
         assert (refused.code, f"expected one folder, as FOLDER or with -o, got {got}" in refused.err) == (2, True)
+    assert json.loads(cli("key", "show", "--json").out)["public_key"] == public
+    key_file = tmp_path / ".local" / "share" / "fuseplan" / "signing_key.pem"
+    assert key_file.stat().st_mode & 0o777 == 0o600
     again = cli("plans", "bundle", plan_key, tmp_path / "bundle")
     assert (again.code, "expected a new folder" in again.err) == (2, True)
 
@@ -90,3 +94,13 @@ def test_a_predicted_plan_says_that_nobody_ran_it(cli: Cli, tmp_path: Path) -> N
     assert (told["ran"], told["sources"]) == (False, ["sources/00_pointwise.cu"])
     assert told["verified"].startswith("Nobody ran this plan.")
     assert told["verified"] == read_bundle(tmp_path / "bundle").verified
+
+
+def test_a_key_that_others_can_read_signs_nothing(cli: Cli, tmp_path: Path, plan_key: str) -> None:
+    cli("key", "show")
+    (tmp_path / ".local" / "share" / "fuseplan" / "signing_key.pem").chmod(0o644)
+    for command in (("plans", "bundle", plan_key, tmp_path / "bundle"), ("key", "show"), ("serve", "--port", "0")):
+        ended = cli(*command)
+        assert (ended.code, ended.out) == (2, "")
+        assert "others can read or write the signing key" in " ".join(ended.err.split())
+    assert not (tmp_path / "bundle").exists()

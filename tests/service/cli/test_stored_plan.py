@@ -1,5 +1,6 @@
 """GRAPH|PLAN_KEY arguments: a file, or else a key, or else one message that says both."""
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,9 @@ from service.cli.commands import tune
 from service.cli.tensor_files import write_tensors
 from service.planning.planner import PlanningError
 from tests.service.cli.conftest import GRAPH, Cli
+from tests.support.stored_plans import chain, store_plan
+from tuning_db.refusals import Refusal
+from tuning_db.store import Store
 
 BOTH = ("explain", "run", "trials", "source", "plans show")  # the commands that take either
 FILES = ("tune", "convert")
@@ -97,3 +101,20 @@ def test_numerics_of_the_plan_that_is_asked_for(
     for more in ((), ("--numerics", "exact")):
         assert cli(*words(command, graph_file, tmp_path), *more).code == 1
     assert asked == ["reassociate", "exact"]
+
+
+def test_a_plan_shows_why_clients_refused_it(cli: Cli, tmp_path: Path) -> None:
+    with Store(f"sqlite:///{tmp_path / 'plans.db'}") as store:
+        key = store_plan(store, chain())
+        plain = cli("plans", "show", key)
+        for i in range(12):
+            store.refusals.put(key, Refusal(f"{i:032x}", "unusable", "no such symbol\x1b[2J"))
+        store.refusals.put(key, Refusal("f" * 32, "wrong", "out0 is off"))
+    assert "refused" not in plain.out
+    ended = cli("plans", "show", key[:12])
+    assert ended.out.startswith(plain.out.split("measured")[0])
+    assert " refused 13 times: 1 wrong, 12 unusable\n" in ended.out
+    assert "wrong, its outputs disagreed with what they should be: out0 is off\n" in ended.out
+    assert ended.out.count(r"it could not be loaded: no such symbol\x1b[2J") == 9
+    told = json.loads(cli("plans", "show", key, "--json").out)
+    assert [r["why"] for r in told["refusals"]] == ["wrong"] + 12 * ["unusable"]

@@ -145,8 +145,15 @@ def test_secrets_are_in_no_commit() -> None:
 @pytest.mark.parametrize("name", sorted(OURS))
 def test_everybody_shares_the_cache(name: str) -> None:
     """By its locks workers take turns at a device."""
-    assert SERVICES[name]["volumes"] == [f"cache:{settings(name).cache}"]
-    assert set(COMPOSE["volumes"]) == {"cache", "database"}
+    assert SERVICES[name]["volumes"][0] == f"cache:{settings(name).cache}"
+    assert set(COMPOSE["volumes"]) == {"cache", "database", "keys"}
+
+
+@pytest.mark.parametrize("name", sorted(OURS))
+def test_servers_alone_have_the_key_that_answers_are_signed_with(name: str) -> None:
+    """And they share it: a client that trusts one of them trusts both."""
+    folder = settings(name).signing_key.rpartition("/")[0]
+    assert SERVICES[name]["volumes"][1:] == ([f"keys:{folder}"] if name in SERVERS else [])
 
 
 @pytest.mark.parametrize("name", sorted(SERVERS))

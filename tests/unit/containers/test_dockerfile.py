@@ -66,6 +66,7 @@ def test_an_image_writes_to_its_volumes_alone(target: str) -> None:
     folders = made[1].split()
     assert environment["FUSEPLAN_CACHE"] in folders
     assert environment["FUSEPLAN_DB"].removeprefix("sqlite:///").rpartition("/")[0] in folders
+    assert environment["FUSEPLAN_SIGNING_KEY"].rpartition("/")[0] in folders
     assert environment["HOME"] in folders
     assert environment["PATH"].split(":")[0] == f"{SCRIPT['PREFIX']}/bin"
 

@@ -1,0 +1,34 @@
+"""Keys of classes of devices: devices of one class run each other's code, and take about the same time for it."""
+
+import hashlib
+import re
+from pathlib import Path
+
+from fuseplan_client.device.cpu_facts import SYSTEM, architecture, cpu_features, cpu_name, cpus
+from fuseplan_client.device.cuda_device import cuda_facts
+
+DIGITS = 16
+
+
+def class_key(target: str = "cpu", *, root: Path = SYSTEM) -> str:
+    """The key of a device of this machine: `device_key` in a service's answers, and what a request may ask for.
+
+    target: "cpu", "cuda" or "cuda:N". The CPU's is for the CPUs that this process may use, by its affinity and its
+    control groups: another process may have other ones. To ask for a GPU's begins to use the driver in this process,
+    whose forks cannot use it then. root: where the files of the system are.
+
+    Raises NoDevice where there is none, ValueError for a target that is none of these.
+    """
+    if target == "cpu":
+        name, features = cpu_name(root), cpu_features(root)
+        return _key("cpu", name, architecture(), features, cpus(root))
+    found = re.fullmatch(r"cuda(?::([0-9]{1,4}))?", target)
+    if found is None:
+        raise ValueError(f'expected "cpu", "cuda" or "cuda:N", got {target!r}')
+    facts = cuda_facts(int(found[1] or 0))
+    return _key("cuda", facts.name, facts.arch, facts.libraries, facts.multiprocessors)
+
+
+def _key(target: str, name: str, arch: str, features: tuple[str, ...], units: int) -> str:
+    text = "|".join((target, name, arch, ",".join(features), str(units)))
+    return f"{target}-{hashlib.sha256(text.encode()).hexdigest()[:DIGITS]}"
