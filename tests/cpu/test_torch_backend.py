@@ -278,6 +278,9 @@ def test_plans_that_are_not_kept(fault: str, plans: LocalPlans, monkeypatch: pyt
     (slot,) = slots(backend)
     assert (slot.state, slot.reason.partition(":")[0]) == ("refused", fault)
     assert backend.problems
+    told = plans.refusals.pop()
+    assert (told.why, told.plan_key) == (fault, plans.plans[-1].plan_key)
+    assert (told.took_us is not None) is (told.instead_us is not None) is (fault == "slower")
 
 
 UNFIT = {

@@ -8,7 +8,7 @@ from typing import Any
 
 from fuseplan_client.cpu.executor import Executor, process_executor
 from fuseplan_client.server.answers import Answer, TensorNames
-from fuseplan_client.torch.asking import Question
+from fuseplan_client.torch.asking import Question, Refusal
 
 from codegen.devices.detection import detect
 from codegen.sandbox.object_cache import ObjectCache
@@ -32,6 +32,7 @@ class LocalPlans:
     questions: list[Question] = field(default_factory=list)
     plans: list[Plan] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
+    refusals: list[Refusal] = field(default_factory=list)
 
     @staticmethod
     def made(folder: Path) -> "LocalPlans":
@@ -73,6 +74,10 @@ class LocalPlans:
         except Exception as error:
             self.failures.append(f"{type(error).__name__}: {error}")
             question.failed(self.failures[-1])
+
+    def refuse(self, refusal: Refusal) -> None:
+        """Notes a refusal."""
+        self.refusals.append(refusal)
 
     def wait(self, seconds: float) -> bool:
         """Every question has its answer."""

@@ -44,6 +44,17 @@ class Question:
     tries: int = 0
 
 
+@dataclass(frozen=True)
+class Refusal:
+    """A plan that was of no use here: see `PlanClient.refuse`."""
+
+    plan_key: str
+    why: str
+    text: str = ""
+    took_us: float | None = None
+    instead_us: float | None = None
+
+
 class Asker:
     """The thread that asks. `server` gives the address, which may take long, as where a server is started first."""
 
@@ -55,7 +66,7 @@ class Asker:
 
     def _begin(self) -> None:
         self._process = os.getpid()
-        self._queue: queue.SimpleQueue[Question] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[Question | Refusal] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
         self._open = 0
@@ -69,10 +80,19 @@ class Asker:
         with self._lock:
             self._open += 1
             self._all_answered.clear()
-            self._queue.put(question)
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._work, name="fuseplan-asking", daemon=True)
-                self._thread.start()
+            self._put(question)
+
+    def refuse(self, refusal: Refusal) -> None:
+        """Tells the server that a plan was of no use here; returns at once."""
+        if self._process == os.getpid():
+            with self._lock:
+                self._put(refusal)
+
+    def _put(self, item: Question | Refusal) -> None:
+        self._queue.put(item)
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._work, name="fuseplan-asking", daemon=True)
+            self._thread.start()
 
     def wait(self, seconds: float) -> bool:
         """Waits until every question has an answer. Whether that came about."""
@@ -82,7 +102,11 @@ class Asker:
         waiting: list[Question] = []
         while True:
             try:
-                waiting.append(self._queue.get(timeout=TURN_S if waiting else None))
+                item = self._queue.get(timeout=TURN_S if waiting else None)
+                if isinstance(item, Question):
+                    waiting.append(item)
+                else:
+                    self._send(item)
                 continue
             except queue.Empty:
                 pass
@@ -95,6 +119,11 @@ class Asker:
                         self._open -= 1
                         if not self._open:
                             self._all_answered.set()
+
+    def _send(self, refusal: Refusal) -> None:
+        if self._client is not None:  # who has a plan to refuse has had a server
+            r = refusal
+            self._client.refuse(r.plan_key, r.why, r.text, took_us=r.took_us, instead_us=r.instead_us)
 
     def _answered(self, question: Question) -> bool:
         """Whether nothing is left to ask."""

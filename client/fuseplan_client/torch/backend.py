@@ -19,8 +19,10 @@ from torch.fx import GraphModule
 
 from fuseplan_client.cpu.executor import Executor
 from fuseplan_client.cpu.program import CpuProgram
+from fuseplan_client.device import class_key
 from fuseplan_client.plan import read_plan
 from fuseplan_client.server.answers import Answer
+from fuseplan_client.torch import asking
 from fuseplan_client.torch.asking import Asker, Question
 from fuseplan_client.torch.embedded import embedded_server
 from fuseplan_client.torch.export import Exported, export
@@ -124,7 +126,7 @@ class Backend:
         def request() -> Mapping[str, Any]:
             exported.append(export(module, examples))
             slot.ops = len(exported[0].body["nodes"])
-            return {"graph": exported[0].body, "target": "cpu"}
+            return {"graph": exported[0].body, "target": "cpu", "device_key": class_key("cpu")}
 
         def ready(answer: Answer, binaries: Mapping[str, bytes], executor: Executor) -> None:
             program = CpuProgram(read_plan(answer.plan), binaries, executor)
@@ -137,6 +139,8 @@ class Backend:
         self, plan: Offered, why: Refusal, detail: str, plan_us: float | None, replaced_us: float | None
     ) -> None:
         self.problems.append(f"plan {plan.key[:12]} is {why}: {detail}")
+        times = (plan_us, replaced_us) if why == "slower" else (None, None)
+        self.asker.refuse(asking.Refusal(plan.key, why, detail, *times))
 
 
 def _rungs(seconds: float) -> tuple[float, ...]:
