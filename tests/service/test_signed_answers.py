@@ -8,7 +8,7 @@ from typing import Any
 
 import httpx
 import pytest
-from fuseplan_client.server import Answer, BadAnswer, Limits, PlanClient, ServerAbsent, Untrusted
+from fuseplan_client.server import Answer, BadAnswer, PlanClient, ServerAbsent, Untrusted
 from fuseplan_client.server import session as session_module
 from fuseplan_client.server import trust as trust_module
 from fuseplan_client.signatures import SignatureError, TrustedKeys, answer_message
@@ -16,13 +16,13 @@ from fuseplan_client.signatures import SignatureError, TrustedKeys, answer_messa
 from fusion_ir.keys.graph_key import graph_key
 from service.signing.key import open_key
 from service.signing.messages import answer_message as service_message
-from tests.support.plan_server import Asked, Piece, PlanServer, plan_server
+from tests.support.plan_server import Asked, Piece, PlanServer, patient, plan_server
 from tests.support.served_app import Served, served
 from tests.support.service_app import wire
 from tests.support.stored_plans import BINARY, chain, sha, store_plan
 from tuning_db.reading.graphs import Names
 
-LIMITS = Limits(attempts=2, hedge_s=60.0, backoff_s=0.001)
+LIMITS = patient(attempts=2)
 REQUEST = {"graph": wire()}
 
 

@@ -11,6 +11,9 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+import pytest
+from fuseplan_client.server import Limits, limits
+
 Piece = bytes | float  # bytes to send, or seconds to wait
 NEVER = 30.0  # seconds: longer than any test waits; a server that ends waits no longer
 
@@ -130,6 +133,15 @@ def _is_whole(sent: bytes) -> bool:
     head, gap, body = sent.partition(b"\r\n\r\n")
     lengths = [line.split(b":")[1] for line in head.split(b"\r\n") if line.lower().startswith(b"content-length:")]
     return bool(gap) and len(lengths) == 1 and len(body) == int(lengths[0])
+
+
+def patient(**changed: Any) -> Limits:
+    """Limits by which nothing is given up because other work has the machine, and nothing is hedged; an attempt may
+    take longer than users may allow it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(limits, "LONGEST_ATTEMPT_S", 100.0)
+        usual = {"attempt_s": 60.0, "connect_s": 60.0, "hedge_s": 90.0, "deadline_s": 90.0}
+        return Limits(**{**usual, "backoff_s": 0.001, "most_backoff_s": 0.002, **changed})
 
 
 def unused_url() -> str:

@@ -71,6 +71,8 @@ class Background:
         if self._thread.is_alive():
             self.start(self._end())
             self._thread.join(END_SECONDS)
+        if not self._thread.is_alive() and not self.loop.is_closed():
+            self.loop.close()
 
     async def _end(self) -> None:
         others = asyncio.all_tasks() - {asyncio.current_task()}

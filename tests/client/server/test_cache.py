@@ -16,7 +16,6 @@ import pytest
 from fuseplan_client.server import (
     Answer,
     BadArgument,
-    Limits,
     Pending,
     PlanClient,
     ProblemAnswer,
@@ -25,9 +24,20 @@ from fuseplan_client.server import (
 )
 from fuseplan_client.server.cache import Kept, PlanCache, answer_digest, default_folder
 
-from tests.support.plan_server import BINARY, PlanServer, answer, http, plan, plan_server, problem, sha, unused_url
+from tests.support.plan_server import (
+    BINARY,
+    PlanServer,
+    answer,
+    http,
+    patient,
+    plan,
+    plan_server,
+    problem,
+    sha,
+    unused_url,
+)
 
-QUICK = Limits(attempts=2, hedge_s=60.0, backoff_s=0.001, most_backoff_s=0.002)
+QUICK = patient(attempts=2)
 REQUEST = {"graph_key": "0" * 64}
 OPERATION = {"id": "abc", "state": "queued", "done": False}
 

@@ -5,11 +5,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from fuseplan_client.server import Limits, PlanClient, ServerAbsent, ownership
+from fuseplan_client.server import PlanClient, ServerAbsent, ownership
 
-from tests.support.plan_server import BINARY, PlanServer, answer, http, plan_server, sha
+from tests.support.plan_server import BINARY, PlanServer, answer, http, patient, plan_server, sha
 
-QUICK = Limits(attempts=2, hedge_s=60.0, backoff_s=0.001, most_backoff_s=0.002)
+QUICK = patient(attempts=2)
 REQUEST = {"graph_key": "0" * 64}
 
 

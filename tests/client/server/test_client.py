@@ -35,6 +35,7 @@ from tests.support.plan_server import (
     Piece,
     answer,
     http,
+    patient,
     plan,
     plan_server,
     problem,
@@ -44,8 +45,8 @@ from tests.support.plan_server import (
 )
 
 REQUEST = {"graph_key": "0" * 64}
-ONCE = Limits(attempts=1, hedge_s=60.0)
-QUICK = Limits(attempts=3, hedge_s=60.0, backoff_s=0.001, most_backoff_s=0.002)
+ONCE = patient(attempts=1)
+QUICK = patient(attempts=3)
 OPERATION = {"id": "abc", "state": "running", "done": False, "progress": {"measured": 3}, "result": None, "error": None}
 
 
@@ -156,7 +157,7 @@ def test_a_slow_first_answer_is_overtaken_by_the_hedge() -> None:
         return (NEVER,) if asked.number == 0 else (http(answer()),)
 
     with plan_server(respond) as server:
-        found = bare(server.url, limits=Limits(attempts=1, hedge_s=0.02)).resolve(REQUEST)
+        found = bare(server.url, limits=patient(attempts=1, hedge_s=0.02)).resolve(REQUEST)
         assert isinstance(found, Answer)
         assert len(server.asked) == 2
         assert server.asked[0].body == server.asked[1].body
@@ -315,7 +316,7 @@ def test_a_kept_connection_that_the_server_closed_costs_no_answer() -> None:
 
 def test_an_interrupt_drops_the_request(monkeypatch: pytest.MonkeyPatch) -> None:
     with plan_server(always(NEVER)) as server:
-        client = bare(server.url, limits=Limits(attempts=1, hedge_s=60.0, attempt_s=0.9))
+        client = bare(server.url, limits=ONCE)
 
         def interrupt() -> None:
             assert waited(lambda: bool(server.asked))

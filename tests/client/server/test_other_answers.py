@@ -5,11 +5,11 @@ import random
 import pytest
 from fuseplan_client.server import BadAnswer, Limits, Pending, PlanClient, PlanServerError, ProblemAnswer
 
-from tests.support.plan_server import answer, http, plan, plan_server, problem, sha
+from tests.support.plan_server import answer, http, patient, plan, plan_server, problem, sha
 
 REQUEST = {"graph_key": "0" * 64}
-ONCE = Limits(attempts=1, hedge_s=60.0)
-SMALL = Limits(attempts=1, hedge_s=60.0, answer_bytes=100_000)
+ONCE = patient(attempts=1)
+SMALL = patient(attempts=1, answer_bytes=100_000)
 OPERATION = {"id": "abc", "state": "running", "done": False, "progress": {"measured": 3}, "result": None, "error": None}
 
 

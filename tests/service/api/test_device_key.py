@@ -4,9 +4,9 @@ import json
 from pathlib import Path
 
 import pytest
-from fuseplan_client.server import Answer, BadAnswer, Limits, PlanClient, ProblemAnswer
+from fuseplan_client.server import Answer, BadAnswer, PlanClient, ProblemAnswer
 
-from tests.support.plan_server import answer, http, plan_server
+from tests.support.plan_server import answer, http, patient, plan_server
 from tests.support.served_app import served
 from tests.support.service_app import Running, problems, stored, wire
 from tests.support.stored_plans import DEVICE, chain, store_plan
@@ -73,7 +73,7 @@ def test_the_member_and_the_problem_are_described(service: Running) -> None:
 
 
 def test_a_client_is_told_and_takes_no_answer_for_another_class(tmp_path: Path) -> None:
-    limits = Limits(attempts=1, hedge_s=60.0)
+    limits = patient(attempts=1)
     with served(tmp_path) as service:
         store_plan(service.store, chain())
         client = PlanClient(service.url, limits=limits, cache_bytes=0)

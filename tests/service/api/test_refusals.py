@@ -6,16 +6,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fuseplan_client.server import Answer, Limits, Pending, PlanClient
+from fuseplan_client.server import Answer, Pending, PlanClient
 
-from tests.support.plan_server import BINARY, answer, http, plan, plan_server, sha, unused_url
+from tests.support.plan_server import BINARY, answer, http, patient, plan, plan_server, sha, unused_url
 from tests.support.served_app import served
 from tests.support.service_app import Running, wire
 from tests.support.stored_plans import chain, plan_of, store_plan
 
 ID = "0123456789abcdef" * 2
 SLOWER = {"id": ID, "why": "slower", "took_us": 120.5, "instead_us": 80.25, "text": "beside other work"}
-LIMITS = Limits(attempts=2, hedge_s=60.0, backoff_s=0.001)
+LIMITS = patient(attempts=2)
 
 
 @pytest.fixture
