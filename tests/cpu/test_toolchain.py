@@ -116,7 +116,12 @@ def test_reports_tell_large_kernels_and_those_with_arrays(builder: MakeBuilder) 
         assert 4000 - 128 <= more_frame < 4500, "the helper's array, but for what a leaf may use below the stack"
     (alone,) = builder(jobs=1).compile([small], alone=True)
     assert isinstance(alone, Binary)
-    assert alone.report == reports["small"]
+    assert alone.report is not None
+    assert alone.report.frame_bytes == reports["small"].frame_bytes
+    assert alone.report.code_bytes is not None
+    assert reports["small"].code_bytes is not None
+    # Loops begin at multiples of 16 bytes: what lies before them depends on where the kernel begins in its file.
+    assert abs(alone.report.code_bytes - reports["small"].code_bytes) < 16
 
 
 def test_a_compiler_that_lists_no_frames(cache: ObjectCache, tmp_path: Path) -> None:
