@@ -1,0 +1,66 @@
+"""Softmax, layer norm and other norms, as composites of the wire where it has them."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+
+from fuseplan_client.torch.aten.call import Call, Lowering, aten, wide
+from fuseplan_client.torch.aten.reductions import reduced
+from fuseplan_client.torch.wire import Tensor
+
+
+def softmax(op: str) -> Lowering:
+    """exp(x - max) / sum along an axis, or its logarithm."""
+
+    def lower(call: Call, x: Tensor, dim: int, half_to_float: bool = False) -> Tensor:
+        if not x.rank:
+            return call.full(1 if op == "softmax" else 0)
+        return call.writer.op(op, [x.cast(call.dtype)], x.shape, call.dtype, axis=dim % x.rank) if x.elements else x
+
+    return lower
+
+
+def softmax_backward(call: Call, grad: Tensor, output: Tensor, dim: int, input_dtype: torch.dtype) -> Tensor:
+    """(grad - sum of grad output) output along an axis."""
+    inner = wide(output.dtype)
+    grad, output = grad.cast(inner), output.cast(inner)
+    if not output.rank:
+        return call.full(0)
+    product = grad * output
+    return (product - output * reduced(product, "sum", dim, True, inner)).cast(call.dtype)
+
+
+def log_softmax_backward(call: Call, grad: Tensor, output: Tensor, dim: int, input_dtype: torch.dtype) -> Tensor:
+    """grad - exp(output) sum of grad along an axis."""
+    inner = wide(output.dtype)
+    grad, output = grad.cast(inner), output.cast(inner)
+    if not output.rank:
+        return call.full(0)
+    return (grad - output.pointwise("exp") * reduced(grad, "sum", dim, True, inner)).cast(call.dtype)
+
+
+def layer_norm(
+    call: Call, x: Tensor, sizes: Sequence[int], weight: Tensor | None, bias: Tensor | None, eps: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    """((x - mean) / sqrt(var + eps) weight + bias, mean, 1 / sqrt(var + eps)) over the last axes."""
+    w, inner = call.writer, wide(x.dtype)
+    axes = list(range(x.rank - len(sizes), x.rank))
+    given = x.cast(inner)
+    mean = reduced(given, "mean", axes, True, inner)
+    rstd = (reduced(given, "var", axes, True, inner, correction=0) + eps).pointwise("rsqrt")
+    if weight is not None or bias is None:
+        operands = [x, *(v for v in (weight, bias) if v is not None)]
+        out = w.op("layer_norm", operands, x.shape, x.dtype, axes=axes, eps=float(eps))
+    else:
+        out = (w.op("layer_norm", [given], x.shape, inner, axes=axes, eps=float(eps)) + bias).cast(x.dtype)
+    return out, mean.cast(call.out[1].dtype), rstd.cast(call.out[2].dtype)
+
+
+NORMALIZATION: Mapping[Any, Lowering] = {
+    aten._softmax.default: softmax("softmax"),
+    aten._log_softmax.default: softmax("log_softmax"),
+    aten._softmax_backward_data.default: softmax_backward,
+    aten._log_softmax_backward_data.default: log_softmax_backward,
+    aten.native_layer_norm.default: layer_norm,
+}

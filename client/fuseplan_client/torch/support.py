@@ -1,0 +1,153 @@
+"""Which nodes the wire format has words for: each is tried by itself, once for each op, shapes and arguments."""
+
+import operator
+from collections.abc import Hashable, Set
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx import Node
+from torch.fx.node import map_arg
+from torch.utils._pytree import tree_leaves, tree_map
+
+from fuseplan_client.torch.aten.table import LOWERINGS
+from fuseplan_client.torch.decompositions import UNKNOWN_SHAPES, fake_mode_of, lowered, name_of
+from fuseplan_client.torch.export import plain
+from fuseplan_client.torch.wire import Refused, Tensor, Writer
+
+SYMBOLS = (torch.SymInt, torch.SymFloat, torch.SymBool)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """said: a plan can compute the node. direct: by a lowering, not a decomposition. reason: why it cannot."""
+
+    said: bool
+    direct: bool = False
+    reason: str = ""
+
+
+@dataclass
+class Support:
+    """Verdicts on nodes. left: ops that are to stay with PyTorch."""
+
+    left: Set[Any] = frozenset()
+    _of_nodes: dict[Node, Verdict] = field(default_factory=dict)
+    _of_calls: dict[Hashable, Verdict] = field(default_factory=dict)
+
+    def verdict(self, node: Node) -> Verdict:
+        """The verdict on one node."""
+        if node.op != "call_function":
+            return Verdict(False, reason="no call")
+        if node not in self._of_nodes:
+            self._of_nodes[node] = self._verdict(node)
+        return self._of_nodes[node]
+
+    def _verdict(self, node: Node) -> Verdict:
+        if node.target is operator.getitem:
+            source = node.args[0]
+            return self.verdict(source) if isinstance(source, Node) else Verdict(False, reason="no call")
+        if node.target in self.left:
+            return Verdict(False, reason="left to PyTorch")
+        schema = getattr(node.target, "_schema", None)
+        if schema is None:
+            return Verdict(False, reason=f"no such op: {name_of(node.target)}")
+        if schema.is_mutable:
+            return Verdict(False, reason=f"mutation in place: {name_of(node.target)}")
+        if not any(isinstance(v, torch.Tensor) for v in tree_leaves((node.meta.get("val"),))):
+            return Verdict(False, reason="gives no tensor")
+        try:
+            key = node.target, signature((node.args, node.kwargs))
+        except TypeError:
+            return self._tried(node)
+        if key not in self._of_calls:
+            self._of_calls[key] = self._tried(node)
+        return self._of_calls[key]
+
+    def _tried(self, node: Node) -> Verdict:
+        try:
+            _write(node)
+        except Refused as refused:
+            return Verdict(False, reason=str(refused))
+        except UNKNOWN_SHAPES:
+            return Verdict(False, reason=f"{name_of(node.target)}: what it gives depends on data")
+        except Exception as error:  # a fault of ours costs this op, never the program
+            return Verdict(False, reason=f"fault: {type(error).__name__}: {str(error)[:200]}")
+        return Verdict(True, direct=node.target in LOWERINGS)
+
+
+def _write(node: Node) -> None:
+    """Writes the node's op alone, of operands as they are known before the first call. Raises Refused."""
+    writer = Writer()
+    mode = fake_mode_of([n.meta.get("val") for n in (*node.all_input_nodes, node)])
+    metas = {n: concrete(n.meta["val"], mode) for n in node.all_input_nodes}
+
+    def operand(n: Node) -> Any:
+        return tree_map(lambda v: _input(writer, v), metas[n])
+
+    args, kwargs = plain(map_arg((node.args, node.kwargs), operand))
+    out = node.meta["val"]
+    if any(_is_symbolic(v) for v in tree_leaves((out, [n.meta["val"] for n in node.all_input_nodes]))):
+        fake_args, fake_kwargs = map_arg((node.args, node.kwargs), metas.__getitem__)
+        with torch.no_grad(), mode:
+            out = node.target(*fake_args, **fake_kwargs)  # type: ignore[operator]
+    with torch.no_grad():
+        lowered(writer, mode, node.target, args, kwargs, out)
+
+
+def _input(writer: Writer, value: Any) -> Any:
+    name = f"i{len(writer.inputs)}"
+    if isinstance(value, torch.Tensor):
+        if value.is_neg() or value.is_conj() or value.layout != torch.strided:
+            raise Refused("a tensor that is not dense in memory")
+        return writer.input(name, value.shape, value.dtype)
+    if isinstance(value, float):
+        return Tensor(writer, writer.input(name, (), torch.float64).name, (), torch.float64, number=True)
+    return value
+
+
+def concrete(value: Any, mode: FakeTensorMode) -> Any:
+    """A value of whole sizes for one whose sizes are symbols: those that it was traced with."""
+    if isinstance(value, torch.Tensor) and _is_symbolic(value):
+        sizes, strides = [hint(n) for n in value.shape], [hint(n) for n in value.stride()]
+        with mode:
+            return torch.empty_strided(sizes, strides, dtype=value.dtype, device=value.device)
+    if isinstance(value, SYMBOLS):
+        return hint(value)
+    if isinstance(value, list | tuple):
+        return type(value)(concrete(v, mode) for v in value)
+    return value
+
+
+def _is_symbolic(value: Any) -> bool:
+    if isinstance(value, torch.Tensor):
+        return any(isinstance(n, torch.SymInt) for n in (*value.shape, *value.stride(), value.storage_offset()))
+    return isinstance(value, SYMBOLS)
+
+
+def hint(value: Any) -> Any:
+    """The number that a symbol stood for when it was traced. Raises Refused for one that depends on data."""
+    if not isinstance(value, SYMBOLS):
+        return value
+    found = value.node.hint
+    if found is None:
+        raise Refused("a size that depends on data")
+    return found
+
+
+def signature(value: Any) -> Hashable:
+    """Facts of a value that its lowering depends on: of nodes those of their results. Raises TypeError for others."""
+    if isinstance(value, Node):
+        return "node", signature(value.meta.get("val"))
+    if isinstance(value, torch.Tensor):
+        sizes = tuple(map(hint, value.shape))
+        return sizes, value.dtype, value.layout, value.is_neg(), value.is_conj()
+    if isinstance(value, SYMBOLS):
+        return "symbol", type(value).__name__, hint(value)
+    if isinstance(value, list | tuple):
+        return tuple(map(signature, value))
+    if isinstance(value, dict):
+        return tuple((k, signature(v)) for k, v in sorted(value.items()))
+    hash(value)
+    return type(value).__name__, repr(value) if isinstance(value, float) else value
