@@ -78,7 +78,7 @@ def _kept(value: Any) -> Any:
 
 
 def examples_of(module: GraphModule) -> list[Any]:
-    """What the placeholders of a graph without symbols stand for."""
+    """The fake tensors of the placeholders of a graph without symbols."""
     return [n.meta["val"] for n in module.graph.nodes if n.op == "placeholder"]
 
 
@@ -131,9 +131,20 @@ RELATIVE = {torch.float64: 1e-11, torch.float32: 1e-5, torch.float16: 4e-3, torc
 TO_LARGEST = {torch.float64: 1e-12, torch.float32: 4e-6, torch.float16: 2e-3, torch.bfloat16: 1.6e-2}
 
 
-def difference(found: Any, expected: Any, slack: float = 1.0, *, values: bool = True, beside: Any = None) -> str:
-    """How a result differs from eager PyTorch's by more than is allowed, or "". slack: times what is usual. beside: a
-    more exact result, from which eager PyTorch's is as far as `found` may be, eight times over."""
+def difference(
+    found: Any,
+    expected: Any,
+    slack: float = 1.0,
+    *,
+    values: bool = True,
+    beside: Any = None,
+    dtype: torch.dtype | None = None,
+) -> str:
+    """How a result differs from eager PyTorch's by more than is allowed, or "".
+
+    slack: times what is usual. beside: a more exact result, from which eager PyTorch's is as far as `found` may be,
+    eight times over. dtype: the narrowest that was computed in, where it is not the result's.
+    """
     if not isinstance(expected, torch.Tensor):
         return "" if found == expected else f"{found!r} instead of {expected!r}"
     mine, theirs = [(t.shape, t.dtype, t.stride() if t.numel() > 1 else None) for t in (found, expected)]
@@ -147,7 +158,8 @@ def difference(found: Any, expected: Any, slack: float = 1.0, *, values: bool = 
         mine, theirs = found.double(), expected.double()
         finite = theirs[theirs.isfinite()]
         largest = float(finite.abs().max()) if finite.numel() else 0.0
-        near = theirs.abs() * RELATIVE[expected.dtype] + largest * TO_LARGEST[expected.dtype]
+        coarse = max((expected.dtype, dtype or expected.dtype), key=RELATIVE.__getitem__)
+        near = theirs.abs() * RELATIVE[coarse] + largest * TO_LARGEST[coarse]
         if isinstance(beside, torch.Tensor) and beside.shape == theirs.shape and beside.is_floating_point():
             off = (theirs - beside.double()).abs()
             near = near + 8 * (off[off.isfinite()].max() if off.isfinite().any() else 0.0)
@@ -212,7 +224,8 @@ def _in_parts(graph: Traced, reason: str, slack: float) -> Outcome:
         return Outcome("fault", f"in parts: {type(error).__name__}: {error}")
     inputs, again = [_kept(v) for v in graph.inputs], [_kept(v) for v in graph.inputs]
     try:
-        with torch.no_grad():
+        with torch.no_grad(), torch.random.fork_rng():
+            torch.manual_seed(0)
             found = tree_leaves((parts.module(*again),), is_leaf=_none)
     except Exception as error:
         return Outcome("fault", f"run in parts: {type(error).__name__}: {error}")
@@ -242,14 +255,17 @@ def _disagreement(graph: Traced, found: Sequence[Any], inputs: list[Any], slack:
     """The first output that differs, or "". Results far from eager's count as equal where eager's own are as far from
     those of the same graph in f64: then the graph amplifies roundings."""
     wide = [_kept(v) for v in inputs]
-    with torch.no_grad():
+    with torch.no_grad(), torch.random.fork_rng():
+        torch.manual_seed(0)
         expected = tree_leaves((graph.module(*inputs),), is_leaf=_none)
+    dtypes = {v.dtype for n in graph.module.graph.nodes for v in tree_leaves((n.meta.get("val"),)) if _is_float(v)}
+    narrowest = max(dtypes, key=RELATIVE.__getitem__, default=None)
     exact: list[Any] | None = None
     for i, (mine, theirs) in enumerate(zip(found, expected, strict=True)):
-        wrong = difference(mine, theirs, slack, values=values)
+        wrong = difference(mine, theirs, slack, values=values, dtype=narrowest)
         if wrong and exact is None:
             exact = _in_f64(graph.module, wide)
-        if wrong and exact and difference(mine, theirs, slack, beside=exact[i]):
+        if wrong and exact and difference(mine, theirs, slack, beside=exact[i], dtype=narrowest):
             return f"output {i}: {wrong}"
     return ""
 
@@ -258,11 +274,17 @@ def _in_f64(module: GraphModule, inputs: list[Any]) -> list[Any]:
     """The outputs of a graph whose float inputs are taken as f64; those of the graph itself where that does not run."""
     given = [v.double() if isinstance(v, torch.Tensor) and v.is_floating_point() else v for v in inputs]
     try:
-        with torch.no_grad():
+        with torch.no_grad(), torch.random.fork_rng():
+            torch.manual_seed(0)
             return tree_leaves((module(*given),), is_leaf=_none)
     except Exception:
-        with torch.no_grad():
+        with torch.no_grad(), torch.random.fork_rng():
+            torch.manual_seed(0)
             return tree_leaves((module(*inputs),), is_leaf=_none)
+
+
+def _is_float(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.dtype in RELATIVE
 
 
 def _none(value: Any) -> bool:

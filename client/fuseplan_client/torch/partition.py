@@ -19,6 +19,7 @@ from torch.fx import Graph, GraphModule, Node
 from torch.utils._pytree import tree_leaves
 
 from fuseplan_client.torch.aten.constants import CONSTANTS
+from fuseplan_client.torch.dropout import split_dropout
 from fuseplan_client.torch.export import is_view, root_of
 from fuseplan_client.torch.support import Support, hint
 
@@ -38,12 +39,13 @@ class Partitioned:
 def partition(
     module: GraphModule, support: Support | None = None, least_ops: int = 2, most_nodes: int = MOST_GROUP_NODES
 ) -> Partitioned:
-    """Groups of nodes that plans can compute, as submodules, each of which gives a tuple.
+    """Groups of nodes that plans can compute, as submodules, each of which gives a tuple. Dropout in training is split.
 
     least_ops: of a group, views and constants aside: a single op of PyTorch's is as fast by itself. The module itself
     is left as it is; nodes of the new one keep their `meta`.
     """
     graph = _copied(module.graph)
+    split_dropout(graph)
     nodes = list(graph.nodes)
     support = support or Support()
     said = {node for node in nodes if support.verdict(node).said}
@@ -54,7 +56,7 @@ def partition(
     ops = Counter(group for node, group in groups.items() if not _is_free(node))
     groups = {node: group for node, group in groups.items() if ops[group] >= least_ops}
     for node in reversed(nodes):
-        if is_view(node) or _is_item_of_view(node):
+        if is_view(node) or _is_item_of_view(node) or node.target in CONSTANTS:
             _peel(graph, node, groups)
     members: dict[int, list[Node]] = defaultdict(list)
     for node in graph.nodes:

@@ -7,7 +7,7 @@ import torch
 
 from fuseplan_client.torch.aten.call import Call, Lowering, aten, wide
 from fuseplan_client.torch.aten.reductions import reduced
-from fuseplan_client.torch.wire import Tensor
+from fuseplan_client.torch.wire import Refused, Tensor
 
 
 def softmax(op: str) -> Lowering:
@@ -57,10 +57,39 @@ def layer_norm(
     return out, mean.cast(call.out[1].dtype), rstd.cast(call.out[2].dtype)
 
 
+def group_norm(
+    call: Call,
+    x: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    batch: int,
+    channels: int,
+    positions: int,
+    groups: int,
+    eps: float,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """((x - mean) / sqrt(var + eps) weight + bias, mean, 1 / sqrt(var + eps)) over groups of channels.
+
+    x [batch, channels, ...], weight and bias [channels], mean and the last [batch, groups].
+    """
+    inner = wide(x.dtype)
+    if not x.elements:
+        raise Refused("a norm of nothing")
+    rows = x.cast(inner).reshape((batch, groups, channels // groups * positions))
+    mean = reduced(rows, "mean", 2, True, inner)
+    rstd = (reduced(rows, "var", 2, True, inner, correction=0) + eps).pointwise("rsqrt")
+    out = ((rows - mean) * rstd).reshape((batch, channels, positions))
+    out = out if weight is None else out * weight.cast(inner).reshape((channels, 1))
+    out = out if bias is None else out + bias.cast(inner).reshape((channels, 1))
+    mean, rstd = (v.reshape((batch, groups)).cast(o.dtype) for v, o in zip((mean, rstd), call.out[1:], strict=True))
+    return out.reshape(x.shape).cast(x.dtype), mean, rstd
+
+
 NORMALIZATION: Mapping[Any, Lowering] = {
     aten._softmax.default: softmax("softmax"),
     aten._log_softmax.default: softmax("log_softmax"),
     aten._softmax_backward_data.default: softmax_backward,
     aten._log_softmax_backward_data.default: log_softmax_backward,
     aten.native_layer_norm.default: layer_norm,
+    aten.native_group_norm.default: group_norm,
 }

@@ -135,6 +135,39 @@ def signbit(call: Call, x: Tensor) -> Tensor:
     return call.full(False) if x.dtype == torch.bool else x.compared("lt", 0)
 
 
+def copysign(call: Call, x: Tensor, y: Any) -> Tensor:
+    """|x| with the sign of y."""
+    dtype = call.dtype
+    size = x.cast(dtype).pointwise("abs")
+    other = call.writer.value(y, dtype)
+    return call.writer.where(other.pointwise("signbit", dtype=torch.bool), -size, size, dtype).broadcast(call.shape)
+
+
+def without_nan(op: str) -> Lowering:
+    """The larger or the smaller of two, of which NaN is none."""
+
+    def lower(call: Call, x: Tensor, y: Tensor) -> Tensor:
+        w, dtype = call.writer, call.dtype
+        x, y = x.cast(dtype), y.cast(dtype)
+        found = x.pointwise(op, y)
+        if dtype.is_floating_point:
+            found = w.where(y.pointwise("isnan", dtype=torch.bool), x, found, dtype)
+            found = w.where(x.pointwise("isnan", dtype=torch.bool), y, found, dtype)
+        return found.broadcast(call.shape)
+
+    return lower
+
+
+def round_decimals(call: Call, x: Tensor, *, decimals: int = 0) -> Tensor:
+    """x rounded to a decimal place: x 10^d to even, over 10^d; by the inverse where d < 0."""
+    if not x.dtype.is_floating_point or not decimals:
+        return _rounding("round")(call, x)
+    given, ten = x.cast(wide(x.dtype)), 10.0 ** abs(decimals)
+    if decimals > 0:
+        return ((given * ten).pointwise("round") / ten).cast(x.dtype)
+    return ((given / ten).pointwise("round") * ten).cast(x.dtype)
+
+
 def relu(call: Call, x: Tensor) -> Tensor:
     """x where x > 0, else 0."""
     return x.pointwise("relu")
@@ -208,6 +241,12 @@ POINTWISE: Mapping[Any, Lowering] = {
     aten.sgn.default: sign,
     aten.signbit.default: signbit,
     aten.relu.default: relu,
+    aten.copysign.Tensor: copysign,
+    aten.copysign.Scalar: copysign,
+    aten.fmax.default: without_nan("maximum"),
+    aten.fmin.default: without_nan("minimum"),
+    aten.round.decimals: round_decimals,
+    prims.signbit.default: signbit,
     aten.bitwise_left_shift.Tensor: shift("shift_left"),
     aten.bitwise_left_shift.Tensor_Scalar: shift("shift_left"),
     aten.bitwise_left_shift.Scalar_Tensor: shift("shift_left"),

@@ -22,6 +22,8 @@ def added(op: str) -> Lowering:
         _check(a, b)
         if isinstance(beta, Tensor) or isinstance(alpha, Tensor):
             return _scaled(call, x, a, b, beta, alpha)
+        if not call.dtype.is_floating_point:  # which PyTorch casts to the tensors' dtype
+            beta, alpha = int(beta), int(alpha)
         return call.writer.op(op, [x, a, b], call.shape, a.dtype, beta=beta, alpha=alpha).cast(call.dtype)
 
     return lower

@@ -1,0 +1,183 @@
+"""Scatters, which the wire has no word for: those of few places as selections, one for each place.
+
+    scatter(x, dim, index, source)[..., m, ...] = where(m == index[..., j, ...], source[..., j, ...], x[..., m, ...])
+
+for j = 0, 1, ...: a pass over x for each j, so these are few. Where one index holds for whole slices, it is turned
+around first: the last j with index[j] == m, for each m. That is a table of comparisons, whose size is limited.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+
+from fuseplan_client.torch.aten.call import Call, Lowering, aten
+from fuseplan_client.torch.aten.indexing import picked, wrapped
+from fuseplan_client.torch.wire import Refused, Tensor, broadcast_shapes
+
+MOST_PLACES = 4  # along the axis of a scatter whose index differs from slice to slice
+MOST_COMPARISONS = 1 << 20  # of an index that is turned around: about a tenth of a millisecond
+MOST_SUMMED = 1 << 12  # comparisons of an index whose slices are summed: each costs a pass over a slice
+
+
+def scatter(call: Call, x: Tensor, dim: int, index: Tensor, source: Any) -> Tensor:
+    """x with x[..., index[i], ...] = source[i]; of several for one place the last counts."""
+    return _scattered(call, x, dim, index, source, lambda old, new: new)
+
+
+def scatter_add(call: Call, x: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
+    """x with source[i] added at x[..., index[i], ...]."""
+    return _scattered(call, x, dim, index, source, lambda old, new: old + new)
+
+
+def _scattered(call: Call, x: Tensor, dim: int, index: Tensor, source: Any, combine: Any) -> Tensor:
+    w, shape = call.writer, x.shape
+    if not index.elements:
+        return x
+    x = x if x.rank else x.reshape((1,))
+    index = index.cast(torch.int64) if index.rank else index.cast(torch.int64).reshape((1,))
+    dim %= x.rank
+    if index.shape[dim] > MOST_PLACES:
+        raise Refused("a scatter of more than a few places")
+    if isinstance(source, Tensor):
+        source = source if source.rank else source.reshape((1,))
+        for axis, n in enumerate(index.shape):  # PyTorch reads as much of it as the index has
+            source = source.sliced(axis, 0, n)
+    missing = [0 if a == dim else n - m for a, (n, m) in enumerate(zip(x.shape, index.shape, strict=True))]
+    low = [0] * x.rank
+    places = w.iota([n if a == dim else 1 for a, n in enumerate(x.shape)], dim)
+    for j in range(index.shape[dim]):
+        here = places.compared("eq", index.sliced(dim, j, j + 1).pad(low, missing, -1))
+        new = source.sliced(dim, j, j + 1).pad(low, missing) if isinstance(source, Tensor) else source
+        x = w.where(here, combine(x, new), x, x.dtype)
+    return x.reshape(shape)
+
+
+def _turned_around(index: Tensor, extent: int) -> Tensor:
+    """For each place m of `extent` the last j with index[j] == m, else -1: [extent] from [places]."""
+    w, count = index.writer, index.elements
+    if extent * count > MOST_COMPARISONS:
+        raise Refused("a scatter of many places")
+    hit = w.iota((extent, 1)).compared("eq", index.reshape((1, count)))
+    order = w.where(hit, w.iota((1, count), 1), -1, torch.int64)
+    return order.reduced("max", (1,))
+
+
+def _replaced(x: Tensor, axis: int, index: Tensor, source: Tensor) -> Tensor:
+    """x with the slices at `index` along an axis replaced by those of `source`."""
+    w = x.writer
+    order = _turned_around(index, x.shape[axis])
+    column = [n if a == axis else 1 for a, n in enumerate(x.shape)]
+    kept = order.compared("ge", 0).reshape(column)
+    return w.where(kept, picked(source, axis, order.pointwise("maximum", 0)), x, x.dtype)
+
+
+def _summed(x: Tensor, axis: int, index: Tensor, source: Tensor) -> Tensor:
+    """x with the slices of `source` added to those at `index` along an axis."""
+    w, extent, count = x.writer, x.shape[axis], index.elements
+    if extent * count > MOST_SUMMED:
+        raise Refused("a scatter with sums of many places")
+    hit = w.iota((extent, 1)).compared("eq", index.reshape((1, count)))
+    grid = hit.reshape([*[1] * axis, extent, count, *[1] * (x.rank - axis - 1)])
+    terms = w.where(grid, source.unsqueeze(axis), 0, source.dtype)
+    return x + terms.reduced("sum", (axis + 1,)).cast(x.dtype)
+
+
+def index_copy(call: Call, x: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
+    """x with x[..., index, ...] = source."""
+    return _by_slices(x, dim, index, source, _replaced)
+
+
+def index_add(call: Call, x: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Any = 1) -> Tensor:
+    """x with alpha source added to x[..., index, ...]."""
+    return _by_slices(x, dim, index, source if alpha == 1 else source * alpha, _summed)
+
+
+def _by_slices(x: Tensor, dim: int, index: Tensor, source: Tensor, change: Any) -> Tensor:
+    if not index.elements or not x.elements:
+        return x
+    if not x.rank:
+        return change(x.reshape((1,)), 0, index.cast(torch.int64), source.reshape((1,))).reshape(())
+    return change(x, dim % x.rank, index.cast(torch.int64), source)
+
+
+def index_fill(call: Call, x: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
+    """x with x[..., index, ...] = value."""
+    if not index.elements or not x.elements:
+        return x
+    axis = dim % x.rank if x.rank else 0
+    given = x if x.rank else x.reshape((1,))
+    order = _turned_around(wrapped(index, given.shape[axis]), given.shape[axis])
+    column = [n if a == axis else 1 for a, n in enumerate(given.shape)]
+    return call.writer.where(order.compared("ge", 0).reshape(column), value, given, x.dtype).reshape(x.shape)
+
+
+def index_put(
+    call: Call, x: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False, *_: Any
+) -> Tensor:
+    """x with x[indices] = values, or values added there. A mask with one value is a selection."""
+    masks = [t for t in indices if t is not None and t.dtype == torch.bool]
+    if masks:
+        return _put_by_mask(x, indices, values, accumulate)
+    places = [i for i, t in enumerate(indices) if t is not None]
+    if not places or not x.elements:
+        return x
+    tensors = [t for t in indices if t is not None]
+    shape = broadcast_shapes(*(t.shape for t in tensors))
+    if not math.prod(shape):
+        return x
+    adjacent = places == list(range(places[0], places[-1] + 1))
+    others = [a for a in range(x.rank) if a not in places]
+    first = places[0] if adjacent else 0
+    order = list(range(x.rank)) if adjacent else [*places, *others]
+    moved = x.permute(order)
+    extents = moved.shape[first : first + len(places)]
+    before, behind = moved.shape[:first], moved.shape[first + len(places) :]
+    flat: Tensor | None = None
+    for tensor, extent in zip(tensors, extents, strict=True):
+        place = wrapped(tensor, extent)
+        flat = place if flat is None else flat * extent + place
+    assert flat is not None
+    count = math.prod(shape)
+    source = values.cast(x.dtype).broadcast((*before, *shape, *behind)).reshape((*before, count, *behind))
+    merged = moved.reshape((*before, math.prod(extents), *behind))
+    change = _summed if accumulate else _replaced
+    found = change(merged, first, flat.broadcast(shape).reshape((count,)), source).reshape(moved.shape)
+    return found.permute([order.index(a) for a in range(x.rank)])
+
+
+def _put_by_mask(x: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool) -> Tensor:
+    (first, *others) = indices
+    if first is None or others or values.elements != 1:
+        raise Refused("a mask as an index: the result's shape depends on data")
+    mask = first.reshape((*first.shape, *[1] * (x.rank - first.rank)))
+    value = values.cast(x.dtype).reshape(())
+    return x.writer.where(mask, x + value if accumulate else value, x, x.dtype).broadcast(x.shape)
+
+
+def embedding_backward(
+    call: Call, grad: Tensor, index: Tensor, rows: int, padding_index: int, scale_grad_by_freq: bool
+) -> Tensor:
+    """The gradient of a table: the sum of the gradients of its rows, of which `padding_index` gets none."""
+    if scale_grad_by_freq:
+        raise Refused("an embedding whose gradients are divided by frequency")
+    w, width = call.writer, grad.shape[-1]
+    index = index.cast(torch.int64).reshape((index.elements,))
+    index = w.where(index.compared("eq", padding_index), -1, index, torch.int64)
+    table = w.full((rows, width), 0, grad.dtype)
+    return _summed(table, 0, index, grad.reshape((index.elements, width))) if index.elements else table
+
+
+SCATTERING: Mapping[Any, Lowering] = {
+    aten.scatter.src: scatter,
+    aten.scatter.value: scatter,
+    aten.scatter_add.default: scatter_add,
+    aten.index_copy.default: index_copy,
+    aten.index_add.default: index_add,
+    aten.index_fill.int_Scalar: index_fill,
+    aten.index_fill.int_Tensor: index_fill,
+    aten.index_put.default: index_put,
+    aten._unsafe_index_put.default: index_put,
+    aten.embedding_dense_backward.default: embedding_backward,
+}

@@ -1,0 +1,194 @@
+"""Ops that PyTorch's samples do not show, or not at values that matter: attention, lists, scatters, losses."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from tests.support.aten_graphs import Traced, outcome, traced
+
+aten = torch.ops.aten
+
+
+def said(function: Callable[..., Any], *tensors: torch.Tensor, slack: float = 1.0) -> list[Traced]:
+    """The graphs of a function, each of which is said as a whole and agrees with eager."""
+    graphs = traced(function, tensors)
+    for graph in graphs:
+        found = outcome(graph, slack=slack)
+        assert found.state in ("said", "empty"), f"{graph.kind}: {found}"
+    return graphs
+
+
+def gradients(*tensors: torch.Tensor) -> list[torch.Tensor]:
+    return [t.requires_grad_() for t in tensors]
+
+
+MASKS: dict[str, Callable[[int, int], torch.Tensor | None]] = {
+    "none": lambda q, k: None,
+    "bool": lambda q, k: (torch.arange(q)[:, None] + 2 > torch.arange(k)[None, :]).expand(2, 3, q, k),
+    "float": lambda q, k: torch.linspace(-2, 2, q * k).view(1, 1, q, k),
+    "rows that see nothing": lambda q, k: (torch.arange(q)[:, None] % 3 != 1).expand(q, k).expand(2, 1, q, k),
+}
+
+
+@pytest.mark.parametrize("mask", MASKS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_attention_and_its_gradients(mask: str, dtype: torch.dtype) -> None:
+    query, key, value = (torch.randn(2, 3, n, 8).to(dtype) for n in (5, 7, 7))
+    seen = MASKS[mask](5, 7)
+    if seen is not None and seen.dtype == torch.bool:
+        seen = torch.zeros(seen.shape).masked_fill(~seen, float("-inf"))
+    others = [] if seen is None else [seen.to(dtype)]
+
+    def function(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: torch.Tensor | None = None) -> torch.Tensor:
+        return aten._scaled_dot_product_flash_attention_for_cpu(q, k, v, attn_mask=mask)[0]
+
+    graphs = said(function, *gradients(query, key, value), *others)
+    assert [g.kind for g in graphs] == ["forward", "backward"]
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("scale", [None, 0.3])
+def test_attention_as_models_call_it(causal: bool, scale: float | None) -> None:
+    tensors = gradients(*(torch.randn(1, 2, 9, 16) for _ in range(3)))
+    graphs = said(lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=causal, scale=scale), *tensors)
+    targets = [n.target for g in graphs for n in g.module.graph.nodes]
+    assert aten._scaled_dot_product_flash_attention_for_cpu.default in targets
+    assert aten._scaled_dot_product_flash_attention_for_cpu_backward.default in targets
+
+
+OPTIMIZERS = {
+    "SGD": {"momentum": 0.9, "nesterov": True, "weight_decay": 0.1},
+    "Adam": {"amsgrad": True, "weight_decay": 0.1},
+    "AdamW": {"weight_decay": 0.1},
+    "RMSprop": {"momentum": 0.9, "centered": True},
+    "Adagrad": {"lr_decay": 0.1},
+    "NAdam": {},
+    "RAdam": {},
+    "Adamax": {},
+    "Adadelta": {},
+    "Rprop": {},
+}
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_steps_of_optimizers_on_lists_of_tensors(name: str) -> None:
+    """The functions on lists that optimizers are made of, in the order in which they call them."""
+    from torch._subclasses.fake_tensor import FakeTensorMode
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    called: list[Any] = []
+
+    class Noted(TorchDispatchMode):
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            if func.overloadpacket.__name__.startswith("_foreach"):
+                called.append((func, args, kwargs or {}))
+            return func(*args, **(kwargs or {}))
+
+    parameters = [torch.nn.Parameter(torch.rand(3, 2)), torch.nn.Parameter(torch.rand(5))]
+    optimizer = getattr(torch.optim, name)(parameters, foreach=True, **OPTIMIZERS[name])
+    for p in parameters:
+        p.grad = torch.rand(p.shape)
+    optimizer.step()
+    with Noted():
+        optimizer.step()
+    assert called
+    from fuseplan_client.torch.decompositions import lowered
+    from fuseplan_client.torch.wire import Writer
+
+    mode = FakeTensorMode()
+    for func, args, kwargs in called:
+        packet = func.overloadpacket.__name__.removesuffix("_")
+        target = getattr(getattr(aten, packet), func._overloadname)
+        fakes = torch.utils._pytree.tree_map_only(torch.Tensor, lambda t: mode.from_tensor(t.detach()), args)
+        writer = Writer()
+        with mode:
+            out = target(*fakes, **kwargs)
+        given = torch.utils._pytree.tree_map_only(
+            torch.Tensor, lambda t, w=writer: w.input(f"i{len(w.inputs)}", t.shape, t.dtype), list(fakes)
+        )
+        assert len(lowered(writer, mode, target, given, kwargs, out)) == len(args[0])
+
+
+LISTS: dict[str, Callable[..., Any]] = {
+    "add": lambda a, b: torch._foreach_add(a, b, alpha=0.5),
+    "sub": lambda a, b: torch._foreach_sub(a, 2.0),
+    "mul": lambda a, b: torch._foreach_mul(a, [0.5, 3.0]),
+    "div": lambda a, b: torch._foreach_div(a, b),
+    "scaled by a tensor": lambda a, b: torch._foreach_mul(a, torch.tensor(0.7)),
+    "addcmul": lambda a, b: torch._foreach_addcmul(a, b, b, 0.3),
+    "addcdiv": lambda a, b: torch._foreach_addcdiv(a, b, b, [0.3, 0.6]),
+    "lerp": lambda a, b: torch._foreach_lerp(a, b, 0.1),
+    "lerp by tensors": lambda a, b: torch._foreach_lerp(a, b, a),
+    "pow": lambda a, b: torch._foreach_pow(a, 2),
+    "maximum": lambda a, b: torch._foreach_maximum(a, b),
+    "clamp_max": lambda a, b: torch._foreach_clamp_max(a, 0.5),
+    "sqrt": lambda a, b: torch._foreach_sqrt(a),
+    "norm": lambda a, b: torch._foreach_norm(a),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("name", LISTS)
+def test_ops_on_lists(name: str, dtype: torch.dtype) -> None:
+    def function(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor, d: torch.Tensor) -> Any:
+        return LISTS[name]([a, b], [c, d])
+
+    said(function, *(torch.rand(n, 3).to(dtype) + 0.1 for n in (4, 2, 4, 2)))
+
+
+def test_gradients_of_a_maximum_and_of_losses_go_to_one_place() -> None:
+    x = torch.randn(6, 9)
+    said(lambda x: x.max(1)[0] + x.min(1)[0], *gradients(x))
+    target = torch.tensor([0, 8, 3, -100, 2, 2])
+    for reduction in ("mean", "sum", "none"):
+        for weight in (None, torch.rand(9)):
+            said(
+                lambda x, t, *w, r=reduction: F.cross_entropy(x, t, *w, reduction=r, label_smoothing=0.1),
+                *gradients(torch.randn(6, 9)),
+                target,
+                *(() if weight is None else (weight,)),
+            )
+    said(F.cross_entropy, *gradients(torch.randn(2, 9, 4, 5)), torch.randint(0, 9, (2, 4, 5)))
+    said(F.cross_entropy, *gradients(torch.randn(9)), torch.tensor(4))
+
+
+SCATTERS: dict[str, Callable[[torch.Tensor], Any]] = {
+    "one place a row": lambda x: x.scatter(1, torch.tensor([[2], [0], [6], [6]]), -1.0),
+    "fewer rows": lambda x: x.scatter(1, torch.tensor([[2, 2], [0, 1]]), torch.tensor([[5.0, 6.0, 9], [7, 8, 9]])),
+    "added": lambda x: x.scatter_add(0, torch.tensor([[2, 2, 0], [0, 2, 0]]), torch.ones(2, 3)),
+    "slices": lambda x: x.index_copy(1, torch.tensor([3, 0, 3]), torch.arange(12.0).view(4, 3)),
+    "slices added": lambda x: x.index_add(1, torch.tensor([3, 0, 3]), torch.arange(12.0).view(4, 3), alpha=2),
+    "slices filled": lambda x: x.index_fill(0, torch.tensor([1, -1]), 7.0),
+    "put": lambda x: x.index_put([torch.tensor([[0], [3]]), torch.tensor([-1, 2, 2])], torch.arange(6.0).view(2, 3)),
+    "put on one axis": lambda x: aten.index_put(x, [None, torch.tensor([5, 5, 1])], torch.arange(3.0)),
+    "put and added": lambda x: x.index_put([torch.tensor([3, 3, 0])], torch.ones(3, 7), accumulate=True),
+    "put by a mask": lambda x: x.index_put([x > 0.5], torch.tensor(9.0)),
+    "put by a mask of rows": lambda x: x.index_put([x[:, 0] > 0.5], torch.tensor(9.0)),
+}
+
+
+@pytest.mark.parametrize("name", SCATTERS)
+def test_scatters_of_few_places(name: str) -> None:
+    said(SCATTERS[name], torch.rand(4, 7))
+
+
+def test_scatters_of_many_places_are_refused() -> None:
+    (graph,) = traced(lambda x, i: x.scatter(1, i, 1.0), [torch.rand(4, 9), torch.randint(0, 9, (4, 9))])
+    assert outcome(graph).state == "refused"
+    assert "more than a few" in outcome(graph).detail
+
+
+def test_infinite_slices_do_not_spoil_other_sums() -> None:
+    source = torch.tensor([[1.0], [float("inf")], [float("nan")]])
+    said(lambda x, source: x.index_add(0, torch.tensor([0, 1, 2]), source), torch.rand(5, 1), source)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_norms_with_weights_and_their_gradients(dtype: torch.dtype) -> None:
+    x, w, b = torch.randn(4, 6, 5).to(dtype), torch.rand(6).to(dtype), torch.rand(6).to(dtype)
+    said(lambda x, w, b: F.layer_norm(x.transpose(1, 2), (6,), w, b), *gradients(x, w, b), slack=2)
+    said(lambda x, w, b: F.group_norm(x, 3, w, b), *gradients(x, w, b), slack=2)
+    said(lambda x, b: F.layer_norm(x.transpose(1, 2), (6,), None, b), x.detach(), b.detach())
