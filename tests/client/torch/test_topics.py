@@ -1,4 +1,4 @@
-"""What programs do around their ops: autocast, no_grad and inference mode, models with their gradients, in parts."""
+"""Programs around their ops: autocast, no_grad and inference mode, models with their gradients, in parts."""
 
 from typing import Any
 
