@@ -182,7 +182,7 @@ def table(coverage: Mapping[str, Coverage], samples: int) -> str:
     )
 
 
-def main(samples: int = 4) -> None:
+def main(samples: int = 3) -> None:
     """Writes the page, and prints what is wrong."""
     torch.set_num_threads(1)
     coverage: dict[str, Coverage] = {}

@@ -229,3 +229,6 @@ def test_norms_with_weights_and_their_gradients(dtype: torch.dtype) -> None:
     said(lambda x, w, b: F.layer_norm(x.transpose(1, 2), (6,), w, b), *gradients(x, w, b), slack=2)
     said(lambda x, w, b: F.group_norm(x, 3, w, b), *gradients(x, w, b), slack=2)
     said(lambda x, b: F.layer_norm(x.transpose(1, 2), (6,), None, b), x.detach(), b.detach())
+    said(lambda x, w: F.layer_norm(x.transpose(1, 2), (5, 6), w.expand(5, 6)), *gradients(x, w), slack=2)
+    said(lambda x: F.layer_norm(x[0, 0], (5,)), *gradients(x), slack=2)
+    said(lambda x, w: F.rms_norm(x.transpose(1, 2), (6,), w), *gradients(x, w), slack=2)
