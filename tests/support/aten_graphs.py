@@ -5,12 +5,14 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
+from unittest import mock
 
 import ml_dtypes
 import numpy as np
 import torch
 from fuseplan_client.torch import Exported, Refused, export, partition
 from fuseplan_client.torch.export import NOTHING, is_view
+from fuseplan_client.torch.wire import DTYPES, Tensor, Writer
 from torch._functorch._aot_autograd.utils import make_boxed_func
 from torch._functorch.aot_autograd import aot_function
 from torch._functorch.partitioners import default_partition
@@ -128,6 +130,7 @@ def tensor_of(array: np.ndarray, dtype: torch.dtype) -> torch.Tensor:
 # of PyTorch's sum in other orders, and its vectorised functions are within 2 to 4 units in the last place. At 16 bits
 # both round at the same places, up to functions that PyTorch's kernels compute with a rounding in between.
 RELATIVE = {torch.float64: 1e-11, torch.float32: 1e-5, torch.float16: 4e-3, torch.bfloat16: 3e-2}
+SUMS_TO_NOTHING = 1e-13  # of numbers about 1 in f64, which there is nothing wider to compare with
 TO_LARGEST = {torch.float64: 1e-12, torch.float32: 4e-6, torch.float16: 2e-3, torch.bfloat16: 1.6e-2}
 
 
@@ -159,7 +162,7 @@ def difference(
         finite = theirs[theirs.isfinite()]
         largest = float(finite.abs().max()) if finite.numel() else 0.0
         coarse = max((expected.dtype, dtype or expected.dtype), key=RELATIVE.__getitem__)
-        near = theirs.abs() * RELATIVE[coarse] + largest * TO_LARGEST[coarse]
+        near = theirs.abs() * RELATIVE[coarse] + largest * TO_LARGEST[coarse] + SUMS_TO_NOTHING
         if isinstance(beside, torch.Tensor) and beside.shape == theirs.shape and beside.is_floating_point():
             off = (theirs - beside.double()).abs()
             near = near + 8 * (off[off.isfinite()].max() if off.isfinite().any() else 0.0)
@@ -170,6 +173,33 @@ def difference(
     place = tuple(int(i) for i in wrong.nonzero()[0])
     values_there = f"{found[place].item()!r} instead of {expected[place].item()!r}"
     return f"{int(wrong.sum())} of {wrong.numel()} elements, at {list(place)} {values_there}"
+
+
+class _Noting(Writer):
+    """A writer that keeps what it took each node's shape and dtype to be."""
+
+    def op(self, op: str, args: Any, shape: Any, dtype: torch.dtype, /, **attrs: Any) -> Tensor:
+        """The node, noted."""
+        made = super().op(op, args, shape, dtype, **attrs)
+        self.__dict__.setdefault("noted", {})[made.name] = (made.shape, DTYPES[made.dtype])
+        return made
+
+
+def exported_and_checked(module: GraphModule, examples: Sequence[Any]) -> Exported:
+    """The export of a module, each node of which is of the shape and dtype that its lowering took it to be of."""
+    writers: list[_Noting] = []
+
+    def writer() -> _Noting:
+        writers.append(_Noting())
+        return writers[-1]
+
+    with mock.patch("fuseplan_client.torch.export.Writer", writer):
+        exported = export(module, examples)
+    named, noted = from_wire(exported.body), writers[0].__dict__.get("noted", {})
+    for node, name in zip(named.graph.nodes, named.node_names, strict=bool(named.node_names)):
+        if name in noted and (node.sizes, node.dtype.name) != noted[name]:
+            raise AssertionError(f"{name}, {node.op}: {node.dtype}{list(node.sizes)}, written as {noted[name]}")
+    return exported
 
 
 @dataclass(frozen=True)
@@ -189,7 +219,7 @@ def outcome(graph: Traced, *, slack: float = 1.0, values: bool = True) -> Outcom
     """Exports a graph, or else its parts, runs these by the interpreter, and compares with eager PyTorch. values: False
     where elements may be anything."""
     try:
-        exported = export(graph.module, examples_of(graph.module))
+        exported = exported_and_checked(graph.module, examples_of(graph.module))
     except Refused as refused:
         if str(refused) == NOTHING:
             return Outcome("empty")
@@ -244,7 +274,7 @@ class _Interpreted(torch.nn.Module):
 
     def __init__(self, module: GraphModule) -> None:
         super().__init__()
-        self.exported = export(module, examples_of(module))
+        self.exported = exported_and_checked(module, examples_of(module))
 
     def forward(self, *inputs: Any) -> Any:
         """The outputs of the group."""

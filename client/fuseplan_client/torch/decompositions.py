@@ -56,10 +56,17 @@ def name_of(target: Any) -> str:
 
 
 def lowered(
-    writer: Writer, mode: FakeTensorMode, target: Any, args: Sequence[Any], kwargs: Mapping[str, Any], out: Any
+    writer: Writer,
+    mode: FakeTensorMode,
+    target: Any,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    out: Any,
+    operands: Sequence[Any] = (),
 ) -> Any:
-    """The results of one call on tensors of the wire. out: PyTorch's results as fake tensors of `mode`. Raises Refused,
-    and LoweringFault where shapes or dtypes are not those of `out`."""
+    """The results of one call on tensors of the wire. out: PyTorch's results as fake tensors of `mode`; operands: the
+    arguments, for ops that depend on how these lie in memory. Raises Refused, and LoweringFault where shapes or dtypes
+    are not those of `out`."""
     if any(isinstance(o, torch.Tensor) and _unsaid(o) for o in tree_leaves((out,))):
         for o in tree_leaves((out,)):
             if isinstance(o, torch.Tensor):
@@ -67,7 +74,7 @@ def lowered(
         raise Refused("a tensor that is not dense in memory")
     lowering = LOWERINGS.get(target)
     if lowering is not None:
-        found = lowering(Call(writer, target, out), *args, **kwargs)
+        found = lowering(Call(writer, target, out, tuple(operands)), *args, **kwargs)
     else:
         found = _Decomposed(writer, mode).results(target, args, kwargs)
     _check(target, found, out)
@@ -159,7 +166,7 @@ class _Decomposed(TorchDispatchMode):
             return self._taken_apart(func, args, kwargs)
         out = func(*args, **kwargs)
         wire_args, wire_kwargs = tree_map(self._operand, (list(args), dict(kwargs)))
-        found = lowered(self.writer, self.fake, func, wire_args, wire_kwargs, out)
+        found = lowered(self.writer, self.fake, func, wire_args, wire_kwargs, out, args)
         for mine, its in zip(tree_leaves((found,)), tree_leaves((out,)), strict=True):
             if isinstance(its, torch.Tensor):
                 self.written[id(its)] = its, mine

@@ -15,11 +15,12 @@ from torch.fx import GraphModule, Node
 from torch.fx.node import map_arg
 from torch.utils._pytree import tree_leaves
 
+from fuseplan_client.torch.aten.views import LAYOUT_OPS
 from fuseplan_client.torch.decompositions import UNKNOWN_SHAPES, fake_mode_of, lowered, name_of
+from fuseplan_client.torch.symbols import SYMBOLS, hint, is_symbolic
 from fuseplan_client.torch.wire import MOST_ALIGNMENT_BYTES, Refused, Tensor, Writer
 
 NOTHING = "nothing is computed"
-_SYMBOLS = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
 
 @dataclass(frozen=True)
@@ -143,7 +144,7 @@ class _Export:
         elif not isinstance(example, torch.Tensor):
             self.values[node] = example
         else:
-            reason = _unreadable(example)
+            reason = unreadable(example)
             self.values[node] = _Unreadable(reason) if reason else self._read(name, position, example)
 
     def _read(self, name: str, position: int, example: torch.Tensor) -> Tensor:
@@ -184,7 +185,8 @@ class _Export:
             raise Refused(f"no such op: {name_of(node.target)}")
         if schema.is_mutable:
             raise Refused(f"mutation in place: {name_of(node.target)}")
-        self.values[node] = lowered(self.writer, self.mode, node.target, args, kwargs, out)
+        operands = map_arg(node.args, self.metas.__getitem__) if node.target in LAYOUT_OPS else ()
+        self.values[node] = lowered(self.writer, self.mode, node.target, args, kwargs, out, operands)
 
     def _value(self, node: Node) -> Any:
         value = self.values[node]
@@ -313,7 +315,7 @@ def _written(sizes: Sequence[int], strides: Sequence[int]) -> bool:
     return True
 
 
-def _unreadable(example: torch.Tensor) -> str:
+def unreadable(example: torch.Tensor) -> str:
     """The reason why an input cannot be read, or ""."""
     if example.layout != torch.strided:
         return "a tensor that is not dense in memory"
@@ -321,8 +323,9 @@ def _unreadable(example: torch.Tensor) -> str:
         return "complex numbers"
     if example.is_neg() or example.is_conj():
         return "a tensor that is negated when it is read"
-    repeating = [(s, n) for s, n in zip(example.stride(), example.shape, strict=True) if s]
-    if not _written([n for _, n in repeating], [s for s, _ in repeating]) and example.numel():
+    strides, sizes = list(map(hint, example.stride())), list(map(hint, example.shape))
+    apart = [(s, n) for s, n in zip(strides, sizes, strict=True) if s]
+    if 0 not in sizes and not _written([n for _, n in apart], [s for s, _ in apart]):
         return "an input that overlaps itself"
     return ""
 
@@ -330,9 +333,7 @@ def _unreadable(example: torch.Tensor) -> str:
 def _faked(example: Any, mode: FakeTensorMode) -> Any:
     if isinstance(example, torch.Tensor) and not isinstance(example, FakeTensor):
         return mode.from_tensor(example, static_shapes=True)
-    if isinstance(example, _SYMBOLS) or (
-        isinstance(example, torch.Tensor) and any(isinstance(n, _SYMBOLS) for n in (*example.shape, *example.stride()))
-    ):
+    if is_symbolic(example):
         raise Refused("an example of symbolic size")
     if isinstance(example, FakeTensor) and example.fake_mode is not mode:
         sizes, strides, offset = example.shape, example.stride(), int(example.storage_offset())
@@ -353,9 +354,9 @@ def _are_those_of(module: GraphModule, examples: Sequence[Any]) -> bool:
         if isinstance(example, torch.Tensor):
             if not isinstance(meta, torch.Tensor) or _facts(meta) != _facts(example):
                 return False
-        elif isinstance(meta, _SYMBOLS) or meta != example:
+        elif isinstance(meta, SYMBOLS) or meta != example:
             return False
-    return not any(isinstance(v, _SYMBOLS) for n in module.graph.nodes for v in tree_leaves((n.meta.get("val"),)))
+    return not any(isinstance(v, SYMBOLS) for n in module.graph.nodes for v in tree_leaves((n.meta.get("val"),)))
 
 
 def _facts(value: torch.Tensor) -> Any:

@@ -21,7 +21,8 @@ from torch.utils._pytree import tree_leaves
 from fuseplan_client.torch.aten.constants import CONSTANTS
 from fuseplan_client.torch.dropout import split_dropout
 from fuseplan_client.torch.export import is_view, root_of
-from fuseplan_client.torch.support import Support, hint
+from fuseplan_client.torch.support import Support
+from fuseplan_client.torch.symbols import hint
 
 MOST_STEPS = 8  # back from a node that may sink
 PREFIX = "fuseplan_"
@@ -270,9 +271,11 @@ def _assembled(module: GraphModule, graph: Graph, members: Mapping[int, list[Nod
             if unit.op == "get_attr":
                 root[str(unit.target)] = _attribute(module, str(unit.target))
             continue
+        inner, inputs, outputs = _extracted(members[unit])
+        if not outputs:  # which nobody reads
+            continue
         name = f"{PREFIX}{len(names)}"
         names.append(name)
-        inner, inputs, outputs = _extracted(members[unit])
         root[name] = inner
         call = result.call_module(name, tuple(values[n] for n in inputs))
         call.meta["val"] = tuple(n.meta.get("val") for n in outputs)

@@ -12,11 +12,11 @@ from torch.fx.node import map_arg
 from torch.utils._pytree import tree_leaves, tree_map
 
 from fuseplan_client.torch.aten.table import LOWERINGS
+from fuseplan_client.torch.aten.views import LAYOUT_OPS
 from fuseplan_client.torch.decompositions import UNKNOWN_SHAPES, fake_mode_of, lowered, name_of
-from fuseplan_client.torch.export import plain
+from fuseplan_client.torch.export import plain, unreadable
+from fuseplan_client.torch.symbols import SYMBOLS, hint, is_symbolic
 from fuseplan_client.torch.wire import Refused, Tensor, Writer
-
-SYMBOLS = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Support:
         if not any(isinstance(v, torch.Tensor) for v in tree_leaves((node.meta.get("val"),))):
             return Verdict(False, reason="gives no tensor")
         try:
-            key = node.target, signature((node.args, node.kwargs))
+            key = node.target, signature((node.args, node.kwargs)), _layout(node)
         except TypeError:
             return self._tried(node)
         if key not in self._of_calls:
@@ -77,6 +77,14 @@ class Support:
         return Verdict(True, direct=node.target in LOWERINGS)
 
 
+def _layout(node: Node) -> Hashable:
+    """Strides of the operand of an op that depends on them."""
+    if node.target not in LAYOUT_OPS:
+        return None
+    value = node.args[0].meta["val"]  # type: ignore[union-attr]
+    return tuple(map(hint, value.stride())), hint(value.storage_offset())
+
+
 def _write(node: Node) -> None:
     """Writes the node's op alone, of operands as they are known before the first call. Raises Refused."""
     writer = Writer()
@@ -88,19 +96,20 @@ def _write(node: Node) -> None:
 
     args, kwargs = plain(map_arg((node.args, node.kwargs), operand))
     out = node.meta["val"]
-    if any(_is_symbolic(v) for v in tree_leaves((out, [n.meta["val"] for n in node.all_input_nodes]))):
+    if any(is_symbolic(v) for v in tree_leaves((out, [n.meta["val"] for n in node.all_input_nodes]))):
         fake_args, fake_kwargs = map_arg((node.args, node.kwargs), metas.__getitem__)
         with torch.no_grad(), mode:
             out = node.target(*fake_args, **fake_kwargs)  # type: ignore[operator]
     with torch.no_grad():
-        lowered(writer, mode, node.target, args, kwargs, out)
+        operands = map_arg(node.args, metas.__getitem__) if node.target in LAYOUT_OPS else ()
+        lowered(writer, mode, node.target, args, kwargs, out, operands)
 
 
 def _input(writer: Writer, value: Any) -> Any:
     name = f"i{len(writer.inputs)}"
     if isinstance(value, torch.Tensor):
-        if value.is_neg() or value.is_conj() or value.layout != torch.strided:
-            raise Refused("a tensor that is not dense in memory")
+        if reason := unreadable(value):
+            raise Refused(reason)
         return writer.input(name, value.shape, value.dtype)
     if isinstance(value, float):
         return Tensor(writer, writer.input(name, (), torch.float64).name, (), torch.float64, number=True)
@@ -109,7 +118,7 @@ def _input(writer: Writer, value: Any) -> Any:
 
 def concrete(value: Any, mode: FakeTensorMode) -> Any:
     """A value of whole sizes for one whose sizes are symbols: those that it was traced with."""
-    if isinstance(value, torch.Tensor) and _is_symbolic(value):
+    if isinstance(value, torch.Tensor) and is_symbolic(value):
         sizes, strides = [hint(n) for n in value.shape], [hint(n) for n in value.stride()]
         with mode:
             return torch.empty_strided(sizes, strides, dtype=value.dtype, device=value.device)
@@ -120,29 +129,13 @@ def concrete(value: Any, mode: FakeTensorMode) -> Any:
     return value
 
 
-def _is_symbolic(value: Any) -> bool:
-    if isinstance(value, torch.Tensor):
-        return any(isinstance(n, torch.SymInt) for n in (*value.shape, *value.stride(), value.storage_offset()))
-    return isinstance(value, SYMBOLS)
-
-
-def hint(value: Any) -> Any:
-    """The number that a symbol stood for when it was traced. Raises Refused for one that depends on data."""
-    if not isinstance(value, SYMBOLS):
-        return value
-    found = value.node.hint
-    if found is None:
-        raise Refused("a size that depends on data")
-    return found
-
-
 def signature(value: Any) -> Hashable:
     """Facts of a value that its lowering depends on: of nodes those of their results. Raises TypeError for others."""
     if isinstance(value, Node):
         return "node", signature(value.meta.get("val"))
     if isinstance(value, torch.Tensor):
         sizes = tuple(map(hint, value.shape))
-        return sizes, value.dtype, value.layout, value.is_neg(), value.is_conj()
+        return sizes, value.dtype, unreadable(value)
     if isinstance(value, SYMBOLS):
         return "symbol", type(value).__name__, hint(value)
     if isinstance(value, list | tuple):

@@ -186,9 +186,49 @@ def test_infinite_slices_do_not_spoil_other_sums() -> None:
     said(lambda x, source: x.index_add(0, torch.tensor([0, 1, 2]), source), torch.rand(5, 1), source)
 
 
+POOLS: dict[str, Callable[[torch.Tensor], Any]] = {
+    "average": lambda x: F.avg_pool2d(x, 3, 2, 1),
+    "average of what is inside": lambda x: F.avg_pool2d(x, (3, 2), (2, 3), 1, count_include_pad=False),
+    "average, last window cut off": lambda x: F.avg_pool2d(x, 3, 2, 1, ceil_mode=True),
+    "average over a number": lambda x: F.avg_pool2d(x, 2, divisor_override=3),
+    "average of rows": lambda x: F.avg_pool1d(x[0], 3, 1, 1),
+    "average in space": lambda x: F.avg_pool3d(x, (1, 2, 3)),
+    "largest": lambda x: F.max_pool2d(x, 3, 2, 1),
+    "largest, apart": lambda x: F.max_pool2d(x, 2, 1, 1, dilation=2),
+    "largest, last window cut off": lambda x: F.max_pool2d(x, 3, 2, ceil_mode=True),
+    "largest in space": lambda x: F.max_pool3d(x, (1, 3, 2), return_indices=True)[0],
+    "equal windows": lambda x: F.adaptive_avg_pool2d(x, (2, 4)),
+    "one window": lambda x: F.adaptive_avg_pool2d(x, 1),
+}
+
+
+@pytest.mark.parametrize("name", POOLS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_pools_and_their_gradients(name: str, dtype: torch.dtype) -> None:
+    if (name, dtype) == ("average in space", torch.bfloat16):
+        pytest.skip("PyTorch has none")
+    said(POOLS[name], *gradients(torch.randn(2, 3, 8, 12).to(dtype)), slack=2)
+
+
+def test_the_largest_of_windows_of_nan_and_of_minus_infinity() -> None:
+    x = torch.randn(1, 1, 6, 6)
+    x[0, 0, 1, 1], x[0, 0, 3:, 3:] = float("nan"), float("-inf")
+    said(lambda x: F.max_pool2d(x, 3, 1, 1, return_indices=True), x)
+
+
+def test_strides_over_the_memory_of_a_tensor() -> None:
+    x = torch.rand(4, 6)
+    said(lambda x: x.as_strided((3, 4), (5, 2), 1) + 1, x)
+    said(lambda x: x.as_strided((3, 4), (5, 2), 1) + 1, x.t().contiguous().t())
+    said(lambda x: (x * 2).t().contiguous().as_strided((2, 2, 2), (1, 1, 6), 3) + 1, x)
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_norms_with_weights_and_their_gradients(dtype: torch.dtype) -> None:
     x, w, b = torch.randn(4, 6, 5).to(dtype), torch.rand(6).to(dtype), torch.rand(6).to(dtype)
     said(lambda x, w, b: F.layer_norm(x.transpose(1, 2), (6,), w, b), *gradients(x, w, b), slack=2)
     said(lambda x, w, b: F.group_norm(x, 3, w, b), *gradients(x, w, b), slack=2)
     said(lambda x, b: F.layer_norm(x.transpose(1, 2), (6,), None, b), x.detach(), b.detach())
+    said(lambda x, w: F.layer_norm(x.transpose(1, 2), (5, 6), w.expand(5, 6)), *gradients(x, w), slack=2)
+    said(lambda x: F.layer_norm(x[0, 0], (5,)), *gradients(x), slack=2)
+    said(lambda x, w: F.rms_norm(x.transpose(1, 2), (6,), w), *gradients(x, w), slack=2)

@@ -57,6 +57,41 @@ def layer_norm(
     return out, mean.cast(call.out[1].dtype), rstd.cast(call.out[2].dtype)
 
 
+def layer_norm_backward(
+    call: Call,
+    grad: Tensor,
+    x: Tensor,
+    sizes: Sequence[int],
+    mean: Tensor,
+    rstd: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    wanted: Sequence[bool],
+) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+    """The gradients of x, weight and bias, each where it is wanted.
+
+    With y = (x - mean) rstd and g = grad weight: rstd (g - mean of g - y mean of g y), and sums of grad y and of grad.
+    """
+    inner = wide(x.dtype)
+    outer, axes = range(x.rank - len(sizes)), range(x.rank - len(sizes), x.rank)
+    if not x.elements:
+        raise Refused("a norm of nothing")
+    given, rstd = grad.cast(inner), rstd.cast(inner)
+    scaled = (x.cast(inner) - mean.cast(inner)) * rstd
+    found: list[Tensor | None] = [None, None, None]
+    if wanted[0]:
+        inside = given if weight is None else given * weight.cast(inner)
+        first = reduced(inside, "mean", list(axes), True, inner)
+        second = reduced(inside * scaled, "mean", list(axes), True, inner)
+        found[0] = (rstd * (inside - first - scaled * second)).cast(x.dtype)
+    if wanted[1] and weight is not None:
+        product = given * scaled
+        found[1] = (product.reduced("sum", outer) if outer else product).cast(weight.dtype)
+    if wanted[2] and bias is not None:
+        found[2] = (given.reduced("sum", outer) if outer else given).cast(bias.dtype)
+    return found[0], found[1], found[2]
+
+
 def group_norm(
     call: Call,
     x: Tensor,
@@ -91,5 +126,6 @@ NORMALIZATION: Mapping[Any, Lowering] = {
     aten._softmax_backward_data.default: softmax_backward,
     aten._log_softmax_backward_data.default: log_softmax_backward,
     aten.native_layer_norm.default: layer_norm,
+    aten.native_layer_norm_backward.default: layer_norm_backward,
     aten.native_group_norm.default: group_norm,
 }

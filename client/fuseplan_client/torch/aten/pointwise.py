@@ -1,5 +1,6 @@
 """Pointwise ops that the wire has by name: arithmetic, functions, comparisons, logic, bits."""
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -98,11 +99,13 @@ def div(call: Call, x: Any, y: Any, rounding_mode: str | None = None) -> Tensor:
 def power(call: Call, x: Any, exponent: Any) -> Tensor:
     """x to the power of `exponent`; the wire spells small powers by exact ops, as PyTorch does."""
     meet, result = promoted([x, exponent], KIND.BOOL_TO_LONG)
-    if isinstance(x, Tensor) and not isinstance(exponent, Tensor):
+    if isinstance(x, Tensor) and not isinstance(exponent, Tensor) and math.isfinite(exponent):
         if not meet.is_floating_point and not 0 <= exponent <= 64:
             raise Refused("a power of integers below 0 or beyond 64")
         if exponent == 0 and call.target is not aten.pow.Tensor_Tensor:
             return call.full(1)
+        if meet == torch.float16 and abs(exponent) == 0.5:  # of which PyTorch makes no root there: -inf gives inf
+            return combined(call, "pow", (x, exponent), KIND.BOOL_TO_LONG)
         attrs = {"exponent": int(exponent) if not meet.is_floating_point else float(exponent)}
         return call.writer.op("pow", [x.cast(meet)], call.shape, meet, **attrs).cast(result)
     return combined(call, "pow", (x, exponent), KIND.BOOL_TO_LONG)

@@ -26,14 +26,19 @@ def summed(op: str) -> Lowering:
     def lower(call: Call, x: Tensor, dims: Dims = None, keepdim: bool = False, dtype: Any = None, **_: Any) -> Tensor:
         if dtype is None and not x.dtype.is_floating_point and op == "mean":
             raise Refused("a mean of integers")
-        return reduced(x.cast(call.dtype), op, dims, keepdim, wide(call.dtype)).cast(call.dtype)
+        return _accumulated(call, x, op, dims, keepdim)
 
     return lower
 
 
+def _accumulated(call: Call, x: Tensor, op: str, dims: Dims, keepdim: bool) -> Tensor:
+    inner = wide(call.dtype) if call.dtype.is_floating_point else torch.int64
+    return reduced(x.cast(call.dtype), op, dims, keepdim, inner).cast(call.dtype)
+
+
 def product(call: Call, x: Tensor, dim: Dims = None, keepdim: bool = False, **_: Any) -> Tensor:
     """The product over one axis, or all."""
-    return reduced(x.cast(call.dtype), "prod", dim, keepdim, wide(call.dtype)).cast(call.dtype)
+    return _accumulated(call, x, "prod", dim, keepdim)
 
 
 def extreme(op: str) -> Lowering:

@@ -13,6 +13,7 @@ from fuseplan_client.torch.aten.losses import LOSSES
 from fuseplan_client.torch.aten.normalization import NORMALIZATION
 from fuseplan_client.torch.aten.padding import PADDING
 from fuseplan_client.torch.aten.pointwise import POINTWISE
+from fuseplan_client.torch.aten.pooling import POOLING
 from fuseplan_client.torch.aten.products import PRODUCTS
 from fuseplan_client.torch.aten.random import RANDOM
 from fuseplan_client.torch.aten.reductions import REDUCTIONS
@@ -22,7 +23,7 @@ from fuseplan_client.torch.aten.views import VIEWS
 
 TOPICS: tuple[Mapping[Any, Lowering], ...] = (
     POINTWISE, SELECTION, CONSTANTS, VIEWS, PADDING, REDUCTIONS, PRODUCTS, INDEXING, SCATTERING, NORMALIZATION,
-    ACTIVATIONS, LOSSES, ATTENTION, RANDOM,
+    ACTIVATIONS, LOSSES, POOLING, ATTENTION, RANDOM,
 )  # fmt: skip
 _SINGLE: Mapping[Any, Lowering] = {target: lowering for topic in TOPICS for target, lowering in topic.items()}
 LOWERINGS: Mapping[Any, Lowering] = {**_SINGLE, **foreach_table(_SINGLE)}

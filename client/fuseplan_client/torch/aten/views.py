@@ -1,7 +1,10 @@
 """Views: reshapes, permutations, slices and what they are put together of; each as a tensor of its own."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
+
+import torch
 
 from fuseplan_client.torch.aten.call import Call, Lowering, aten, prims
 from fuseplan_client.torch.wire import Refused, Tensor
@@ -141,6 +144,36 @@ def unfold(call: Call, x: Tensor, dim: int, size: int, step: int) -> Tensor:
     return apart.permute([*order, dim + 1])
 
 
+def as_strided(
+    call: Call, x: Tensor, sizes: Sequence[int], strides: Sequence[int], offset: int | None = None
+) -> Tensor:
+    """Elements of x's memory at these strides: a gather of x as it lies there. Raises Refused where it has gaps."""
+    layout = call.operands[0]
+    if tuple(layout.shape) != x.shape or not x.elements:
+        raise Refused("strides over memory that is not known")
+    order = sorted(range(x.rank), key=lambda a: (-layout.stride(a), layout.shape[a] == 1))
+    flat = x.permute(order)
+    expected = 1
+    for axis in reversed(order):
+        if x.shape[axis] != 1 and layout.stride(axis) != expected:
+            raise Refused("strides over memory with gaps")
+        expected *= x.shape[axis]
+    start = 0 if offset is None else offset - int(layout.storage_offset())
+    last = start + sum((n - 1) * s for n, s in zip(sizes, strides, strict=True))
+    if not call.out.numel():
+        return call.full(0)
+    if start < 0 or last >= x.elements:
+        raise Refused("strides beyond a tensor's own memory")
+    places = call.writer.full((1,) * len(sizes), start, torch.int64)
+    for axis, (n, stride) in enumerate(zip(sizes, strides, strict=True)):
+        places = places + call.writer.iota([n if a == axis else 1 for a in range(len(sizes))], axis, 0, stride)
+    index = places.broadcast(sizes).reshape((math.prod(sizes),))
+    flat = flat.reshape((x.elements,))
+    return call.writer.op("index_select", [flat, index], index.shape, x.dtype, axis=0).reshape(sizes)
+
+
+# Ops whose results depend on how their operand lies in memory.
+LAYOUT_OPS = (aten.as_strided.default, aten.as_strided_copy.default)
 _RESHAPES = (
     aten.view.default, aten._unsafe_view.default, aten._reshape_alias.default, aten.reshape.default,
     aten.unsqueeze.default, aten.squeeze.default, aten.squeeze.dim, aten.squeeze.dims, aten.view_copy.default,
@@ -175,6 +208,7 @@ VIEWS: Mapping[Any, Lowering] = {
     aten.unbind_copy.int: unbind,
     aten.diagonal.default: diagonal,
     aten.diagonal_copy.default: diagonal,
+    **dict.fromkeys(LAYOUT_OPS, as_strided),
     aten.cat.default: cat,
     aten.stack.default: stack,
     aten.repeat.default: repeat,
