@@ -51,13 +51,18 @@ def planned(backend: Backend) -> bool:
 
 
 CALLS = 14  # one that compares, ten that are timed, and some that are planned
+MOST_CALLS = 50  # where parts with plans of their own are judged as well
 
 
 def check(function: Callable[..., Any], make: Callable[[int], tuple[Any, ...]], backend: Backend, **how: Any) -> None:
     """Calls with tensors drawn anew give what PyTorch gives: values, strides, dtypes; gradients, where there are; and
     leave inputs as PyTorch does."""
     compiled = torch.compile(function, backend=backend, **how)
-    for seed in range(CALLS):
+    settled = 0
+    for seed in range(MOST_CALLS):
+        settled += bool(backend.groups) and backend.is_settled
+        if settled > 2 and seed >= CALLS:
+            break
         sides: list[list[Any]] = []
         for call in (compiled, function):
             torch.manual_seed(seed)
@@ -337,3 +342,42 @@ def test_an_explanation_says_what_went_where(backend: Backend) -> None:
     text = str(found)
     assert "aten.sort" in text
     assert "PyTorch's: no such op" in text
+
+
+@pytest.mark.parametrize("faster", ["whole", "parts"])
+def test_products_are_inside_where_that_is_faster(
+    faster: str, plans: LocalPlans, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A group with products is computed by one plan, or by plans between products of PyTorch's: calls decide."""
+    torch._dynamo.reset()
+    backend = Backend(asker=plans, least_ops=1)
+    seen: list[str] = []
+
+    def decide(slot: Slot, plan: Offered) -> None:
+        is_whole = bool(plan.key) and slot is slots(backend)[0]
+        seen.append("whole" if is_whole else "part" if plan.key else "parts")
+        slot.plan_us, slot.replaced_us = (1.0, 2.0) if faster == "parts" or plan.key else (2.0, 1.0)
+        if slot.plan_us < slot.replaced_us:
+            slot._accept(plan)
+        else:
+            slot._refuse(plan, "slower", "")
+
+    monkeypatch.setattr(Slot, "_decide", decide)
+
+    def function(x: Any, w: Any, v: Any) -> Any:
+        return torch.tanh(torch.relu(x.exp() @ w) * 2 + 1) @ v
+
+    compiled = torch.compile(function, backend=backend, dynamic=False)
+    shapes = ((9, 20), (20, 31), (31, 5))
+    for seed in range(MOST_CALLS):
+        torch.manual_seed(seed)
+        args = of(*shapes)(seed)
+        with torch.no_grad():
+            assert disagreement(compiled(*args), function(*args)) == "", seed
+    (slot,) = slots(backend)
+    assert seen[0] == "whole"
+    assert seen[-1] == "parts"
+    assert seen.count("part") == 2, "what is before the first product, and what is between the two"
+    assert slot.accepted is not None
+    assert bool(slot.accepted.key) is (faster == "whole")
+    assert backend.is_settled

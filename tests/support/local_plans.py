@@ -52,6 +52,7 @@ class LocalPlans:
         except Exception as error:
             self.failures.append(f"{type(error).__name__}: {error}")
             question.failed(self.failures[-1])
+            question.ended()
             return
         self.plans.append(plan)
         binaries: dict[str, bytes] = {}
@@ -74,6 +75,7 @@ class LocalPlans:
         except Exception as error:
             self.failures.append(f"{type(error).__name__}: {error}")
             question.failed(self.failures[-1])
+        question.ended()
 
     def refuse(self, refusal: Refusal) -> None:
         """Notes a refusal."""

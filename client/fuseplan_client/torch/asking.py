@@ -27,12 +27,13 @@ AGAIN_S = (1.0, 2.0, 5.0, 15.0, 60.0)  # until a server that gave no answer is a
 class Question:
     """A request for a plan. request: makes its body, in the thread, once; what it raises is why there will be no plan.
     ready: called with the answer and the binaries of its plan, in the thread; what it raises is the reason why there is
-    no plan. failed: called with why there will be none, as far as is known. seconds: of search, for one plan after the
-    other, each of which goes on where the one before ended."""
+    no plan. failed: called with why there will be none, as far as is known. ended: called once there is nothing more to
+    ask. seconds: of search, for one plan after the other, each of which goes on where the one before ended."""
 
     request: Callable[[], Mapping[str, Any]]
     ready: Callable[[Answer, Mapping[str, bytes], Executor], None]
     failed: Callable[[str], None]
+    ended: Callable[[], None] = lambda: None
     seconds: Sequence[float] = (60.0,)
     rung: int = 0
     plan_key: str = ""
@@ -115,6 +116,7 @@ class Asker:
                 if self._answered(question):
                     waiting.remove(question)
                     question.answered = time.monotonic()
+                    question.ended()
                     with self._lock:
                         self._open -= 1
                         if not self._open:

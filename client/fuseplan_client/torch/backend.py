@@ -28,6 +28,7 @@ from fuseplan_client.torch.embedded import embedded_server
 from fuseplan_client.torch.export import Exported, export
 from fuseplan_client.torch.group import PlannedGroup
 from fuseplan_client.torch.partition import partition
+from fuseplan_client.torch.parts import parts_of
 from fuseplan_client.torch.plan_call import Call, Names, plan_call
 from fuseplan_client.torch.slot import Offered, Refusal, Slot
 from fuseplan_client.torch.support import SYMBOLS, Support, concrete
@@ -83,6 +84,12 @@ class Backend:
         on."""
         return self.asker.wait(seconds)
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether every plan is there, and was judged by calls."""
+        slots = [slot for group in self.groups for slot in group.slots.values()]
+        return all(not slot.is_open and not slot.is_judging for slot in slots)
+
     def _compiler(self, kind: str) -> Callable[[GraphModule, Sequence[Any]], Any]:
         def compiled(module: GraphModule, _: Sequence[Any]) -> Any:
             grouped = self._grouped(kind, module)
@@ -107,20 +114,37 @@ class Backend:
             log.warning("a graph stays PyTorch's: %s: %s", type(error).__name__, error)
             return module
 
-    def _place(self, parent: GraphModule, name: str, label: str) -> None:
+    def _place(self, parent: GraphModule, name: str, label: str, whole: bool = True) -> PlannedGroup:
         call = next(n for n in parent.graph.nodes if n.op == "call_module" and n.target == name)
         values = [a.meta["val"] for a in call.args]
         dynamic = any(isinstance(v, SYMBOLS) or _is_symbolic(v) for v in values)
         mode = next((v.fake_mode for v in values if hasattr(v, "fake_mode")), None)
         examples = values if dynamic or mode is None else [concrete(v, mode) for v in values]
-        group = PlannedGroup(getattr(parent, name), examples, dynamic, label, self._slot, self._ask)
+        ask = self._ask_with_parts if whole else self._ask
+        group = PlannedGroup(getattr(parent, name), examples, dynamic, label, self._slot, ask)
         setattr(parent, name, group)
-        self.groups.append(group)
+        if whole:
+            self.groups.append(group)
+        return group
 
     def _slot(self, replaced: Call) -> Slot:
         return Slot(replaced, self._refused)
 
-    def _ask(self, module: GraphModule, slot: Slot, examples: Sequence[Any]) -> None:
+    def _ask_with_parts(self, module: GraphModule, slot: Slot, examples: Sequence[Any]) -> None:
+        """Asks for a plan of all, and once that is there, offers the same with products by PyTorch: calls say which is
+        faster."""
+
+        def ended() -> None:
+            parts = parts_of(module, self.least_ops, lambda parent, name: self._place(parent, name, name, whole=False))
+            if parts is not None:
+                slot.parts = parts
+                slot.offer(Offered(parts, progress=parts.progress))
+
+        self._ask(module, slot, examples, ended)
+
+    def _ask(
+        self, module: GraphModule, slot: Slot, examples: Sequence[Any], ended: Callable[[], None] = lambda: None
+    ) -> None:
         exported: list[Exported] = []
 
         def request() -> Mapping[str, Any]:
@@ -133,14 +157,21 @@ class Backend:
             call = plan_call(exported[0], examples, program, Names(answer.names.inputs, answer.names.outputs))
             slot.offer(Offered(call, answer.plan_key, len(program.plan.steps)))
 
-        self.asker.ask(Question(request, ready, slot.withdraw, _rungs(self.seconds)))
+        def all_is_asked() -> None:
+            try:
+                ended()
+            finally:
+                slot.is_open = False
+
+        self.asker.ask(Question(request, ready, slot.withdraw, all_is_asked, _rungs(self.seconds)))
 
     def _refused(
         self, plan: Offered, why: Refusal, detail: str, plan_us: float | None, replaced_us: float | None
     ) -> None:
-        self.problems.append(f"plan {plan.key[:12]} is {why}: {detail}")
+        self.problems.append(f"{f'plan {plan.key[:12]}' if plan.key else 'products by PyTorch'} {why}: {detail}")
         times = (plan_us, replaced_us) if why == "slower" else (None, None)
-        self.asker.refuse(asking.Refusal(plan.key, why, detail, *times))
+        if plan.key:
+            self.asker.refuse(asking.Refusal(plan.key, why, detail, *times))
 
 
 def _rungs(seconds: float) -> tuple[float, ...]:

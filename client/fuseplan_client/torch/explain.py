@@ -16,7 +16,7 @@ from fuseplan_client.torch.export import is_view
 from fuseplan_client.torch.group import PlannedGroup
 
 RUNS = 7
-JUDGED_CALLS = 16  # after which a plan has been checked and timed
+JUDGED_CALLS = 12  # after which a plan has been checked and timed
 SMALL = "a plan of so few ops would not be faster"
 
 
@@ -84,9 +84,11 @@ def explain(
     compiled = torch.compile(model, backend=backend, dynamic=False)
     step = _step(compiled, inputs)
     step()
-    backend.wait(60 + (seconds + 30) * max(1, len(backend.groups)))
-    for _ in range(JUDGED_CALLS):
-        step()
+    done = backend.wait(60 + (seconds + 30) * max(1, len(backend.groups)))
+    while done and not backend.is_settled:
+        for _ in range(JUDGED_CALLS):
+            step()
+        done = backend.wait(60 + (seconds + 30) * max(1, len(backend.groups)))
     timed = {g.kind: _timed_graph(g, step) for g in backend.graphs}
     other = torch.compile(model, backend="inductor", dynamic=False) if inductor else None
     return Explanation(

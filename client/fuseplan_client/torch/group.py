@@ -74,7 +74,7 @@ class PlannedGroup(torch.nn.Module):
 
 
 def _layout(value: Any) -> Any:
-    """What a plan depends on of an input: of floats nothing, since they are inputs of plans."""
+    """Facts of an input that a plan depends on: of floats none, since they are inputs of plans."""
     if isinstance(value, torch.Tensor):
         return value.dtype, *value.shape, *value.stride()
     return float if isinstance(value, float) else value

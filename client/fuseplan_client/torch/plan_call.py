@@ -161,8 +161,8 @@ class _Writer:
                 self.lines.append(f"    at[{first + k}] = o{j}.data_ptr()")
 
     def _results(self) -> None:
-        """What the group gives. An output that the plan leaves to be another tensor is a copy of that: in PyTorch it
-        has memory of its own."""
+        """The results of the group. An output that the plan leaves to be another tensor is a copy of that: in PyTorch
+        it has memory of its own."""
         for k, ref in self.program.plan.aliases:
             source = f"args[{self.places.inputs[ref.index].position}]" if ref.place == "in" else ""
             if ref.place == "in" and self.places.inputs[ref.index].sizes != tuple(

@@ -4,6 +4,7 @@ agrees and is faster."""
 import logging
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -18,15 +19,19 @@ TIMED_CALLS = 5  # of either side, in turns
 MOST_UNFIT = 20  # calls that a plan did not fit, after which it is not tried any more
 State = Literal["waiting", "planned", "refused"]
 Refusal = Literal["wrong", "slower", "unusable"]
+Progress = Literal["asking", "judging", "ready", "useless"]
 
 
 @dataclass
 class Offered:
-    """A plan's function, and what is known of the plan. kernels: launches of it."""
+    """A plan's function, and what is known of the plan. kernels: launches of it. progress: of what is no single plan
+    but parts with plans of their own (`Parts.progress`), which have to be judged before it is."""
 
     call: Call
     key: str = ""
     kernels: int | None = None
+    progress: Callable[[], Progress] = lambda: "ready"
+    began: bool = False
     samples_us: dict[bool, list[float]] = field(default_factory=lambda: {True: [], False: []})
 
 
@@ -37,13 +42,13 @@ Refused = Callable[[Offered, Refusal, str, float | None, float | None], None]
 @dataclass
 class Slot:
     """Calls go to `run`. replaced: the group as PyTorch's own ops. reason: why there is no plan, or why the last one
-    was refused. ops: of the graph that was asked about. plan_us, replaced_us: times of the last plan that was timed,
-    and of what ran before.
+    was refused. ops: of the graph that was asked about. is_open: another plan may still come. plan_us, replaced_us:
+    times of the last plan that was timed, and of what ran before.
 
     With a new plan, the first call runs both sides and compares; the next ones run either in turns, and are timed; from
-    then on the faster side runs. A later plan is timed against the one that runs by then. Only one thread at a time
-    judges a plan, the others go on as before. A plan's function may raise `Unfit` at any call: that call runs what the
-    plan replaced.
+    then on the faster side runs. A later plan is timed against the one that runs by then; plans are judged one after
+    the other. Only one thread at a time judges, the others go on as before. A plan's function may raise `Unfit` at any
+    call: that call runs what the plan replaced.
     """
 
     replaced: Call
@@ -54,10 +59,13 @@ class Slot:
     replaced_us: float | None = None
     ops: int = 0
     planned_calls: int = 0
+    is_open: bool = True
+    parts: Any = None  # see `parts.Parts`
     run: Call = field(init=False)
     accepted: Offered | None = None
-    _offered: Offered | None = None
-    _judging: threading.Lock = field(default_factory=threading.Lock)
+    _judged: Offered | None = None
+    _next: deque[Offered] = field(default_factory=deque)
+    _judging: threading.RLock = field(default_factory=threading.RLock)
     _unfit: int = 0
 
     def __post_init__(self) -> None:
@@ -68,27 +76,47 @@ class Slot:
         """Launches of the plan that runs, None where none does."""
         return self.accepted.kernels if self.accepted is not None else None
 
+    @property
+    def is_judging(self) -> bool:
+        """Whether a plan waits for its verdict."""
+        return self._judged is not None
+
     def offer(self, plan: Offered) -> None:
         """Takes a plan, to be judged by the next calls. Any thread may call this."""
         with self._judging:
-            self._offered, self.reason, self.run = plan, "", self._checked
+            self._next.append(plan)
+            if self._judged is None:
+                self._go_on()
 
     def withdraw(self, reason: str) -> None:
-        """Notes why there will be no other plan."""
+        """Notes why there is no other plan."""
         self.reason = reason
 
+    def _go_on(self) -> None:
+        """Judges the next plan, or runs what was found to be the fastest."""
+        if self._next:
+            self._judged, self.run = self._next.popleft(), self._checked
+            return
+        self._judged = None
+        self.run = self.replaced if self.accepted is None else self._planned
+
     def _now(self, args: Sequence[Any]) -> Any:
-        """The call as it ran before the plan that is judged came."""
+        """The call as it runs without the plan that is judged."""
         return self.replaced(args) if self.accepted is None else self._planned(args)
 
     def _checked(self, args: Sequence[Any]) -> Any:
         """The replaced side's results, which those of the plan have to agree with."""
-        if not self._judging.acquire(blocking=False):
+        plan = self._judged
+        if plan is None or (plan.began and plan.progress() == "asking") or not self._judging.acquire(blocking=False):
             return self._now(args)
         try:
-            expected, plan = self.replaced(args), self._offered
+            plan = self._judged
             if plan is None:
-                return expected
+                return self._now(args)
+            if plan.progress() == "useless":
+                self._go_on()
+                return self._now(args)
+            expected = self.replaced(args)
             try:
                 problem = disagreement(plan.call(args), expected)
             except (Unfit, StackError) as unfit:
@@ -97,9 +125,10 @@ class Slot:
             except Exception as error:  # whatever a plan does, the program goes on without it
                 self._refuse(plan, "unusable", f"{type(error).__name__}: {error}")
                 return expected
+            plan.began = True
             if problem:
                 self._refuse(plan, "wrong", problem)
-            else:
+            elif plan.progress() == "ready":
                 self.run = self._timed
         finally:
             self._judging.release()
@@ -110,7 +139,7 @@ class Slot:
         if not self._judging.acquire(blocking=False):
             return self._now(args)
         try:
-            plan = self._offered
+            plan = self._judged
             if plan is None:
                 return self._now(args)
             of_plan = len(plan.samples_us[True]) <= len(plan.samples_us[False])
@@ -135,8 +164,8 @@ class Slot:
             self._refuse(plan, "slower", f"{self.plan_us:.0f} us, what ran before {self.replaced_us:.0f} us")
 
     def _accept(self, plan: Offered) -> None:
-        self.accepted, self._offered, self._unfit = plan, None, 0
-        self.state, self.run = "planned", self._planned
+        self.accepted, self._unfit, self.state, self.reason = plan, 0, "planned", ""
+        self._go_on()
 
     def _planned(self, args: Sequence[Any]) -> Any:
         plan = self.accepted
@@ -147,7 +176,8 @@ class Slot:
             self.planned_calls += 1
             return found
         except (Unfit, StackError) as unfit:
-            self._note_unfit(plan, unfit)
+            with self._judging:
+                self._note_unfit(plan, unfit)
         return self.replaced(args)
 
     def _note_unfit(self, plan: Offered, unfit: Exception) -> None:
@@ -159,7 +189,9 @@ class Slot:
         """Goes on without the plan: with the one before, unless it is that."""
         if self.accepted is plan:
             self.accepted = None
-        self._offered, self.reason = None, f"{why}: {detail}"
-        self.state, self.run = ("refused", self.replaced) if self.accepted is None else ("planned", self._planned)
+        self.reason = f"{why}: {detail}"
+        self.state = "refused" if self.accepted is None else "planned"
+        if self._judged is plan or self._judged is None:
+            self._go_on()
         log.info("a plan was refused as %s: %s", why, detail)
         self.refused(plan, why, detail, self.plan_us, self.replaced_us)
