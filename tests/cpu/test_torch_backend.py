@@ -126,6 +126,7 @@ PLANNED: dict[str, tuple[Callable[..., Any], Callable[[int], tuple[Any, ...]]]] 
 
 
 @pytest.mark.parametrize("name", PLANNED)
+@pytest.mark.sweep(0.5)
 def test_plans_give_what_pytorch_gives(name: str, backend: Backend, plans: LocalPlans) -> None:
     function, make = PLANNED[name]
     check(function, make, backend, dynamic=False if name != "numbers" else None)

@@ -53,6 +53,7 @@ def model(name: str, folder: Path) -> Iterator[tuple[Any, Backend]]:
 
 @pytest.mark.parametrize("name", ["absent", *ANSWERS])
 @pytest.mark.parametrize("folder", ["cache", "read-only"])
+@pytest.mark.sweep(0.3)
 def test_whatever_becomes_of_the_server_calls_give_what_pytorch_gives(name: str, folder: str, tmp_path: Path) -> None:
     place = tmp_path / "cache"
     if folder == "read-only":

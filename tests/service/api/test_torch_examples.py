@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.service_process import ROOT
+from tests.support.whole import WHOLE
 
 pytest.importorskip("torch")
 # Where the client is not installed, PyTorch finds no back end by its name.
@@ -36,7 +37,8 @@ def ended(folder: Path, *argv: str) -> str:
     return done.stdout
 
 
-@pytest.mark.turn("clients")
+@pytest.mark.soak
+@pytest.mark.skipif(not WHOLE, reason="takes most of a minute: `make soak` runs it")
 def test_a_block_says_what_went_where(tmp_path: Path) -> None:
     told = ended(tmp_path, "torch_block.py", "2")
     assert re.search(r"^The call takes [\d,]+ us; eager mode [\d,]+ us, Inductor [\d,]+ us$", told, re.MULTILINE), told
@@ -44,7 +46,8 @@ def test_a_block_says_what_went_where(tmp_path: Path) -> None:
     assert re.search(r"\d+ ops, (planned|refused)", told), told
 
 
-@pytest.mark.turn("clients")
+@pytest.mark.soak
+@pytest.mark.skipif(not WHOLE, reason="takes most of a minute: `make soak` runs it")
 def test_a_training_loop_learns(tmp_path: Path) -> None:
     told = ended(tmp_path, "torch_training.py", "2", "300")
     losses = [float(x) for x in re.findall(r"loss ([\d.]+)", told)]
