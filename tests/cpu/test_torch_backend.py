@@ -382,3 +382,24 @@ def test_products_are_inside_where_that_is_faster(
     assert slot.accepted is not None
     assert bool(slot.accepted.key) is (faster == "whole")
     assert backend.is_settled
+
+
+def test_inductor_runs_what_no_plan_does(plans: LocalPlans, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before a plan is there, and where none is faster, a group runs as Inductor has compiled it."""
+    torch._dynamo.reset()
+    monkeypatch.setattr(Slot, "_decide", lambda slot, plan: slot._refuse(plan, "slower", ""))
+    backend = Backend(asker=plans, until="inductor")
+    compiled = torch.compile(norm_gelu, backend=backend, dynamic=False)
+    for seed in range(CALLS):
+        x, w = (t.requires_grad_() for t in of((12, 64), (64,))(seed))
+        y, v = (t.detach().clone().requires_grad_() for t in (x, w))
+        found, expected = compiled(x, w), norm_gelu(y, v)
+        found.sum().backward()
+        expected.sum().backward()
+        assert disagreement([found, x.grad, w.grad], [expected, y.grad, v.grad]) == ""
+    assert len(slots(backend)) == 2
+    for group, slot in zip(backend.groups, slots(backend), strict=True):
+        assert slot.state == "refused"
+        assert slot.replaced.__qualname__.startswith("by_inductor"), group.label
+    with pytest.raises(ValueError, match="until: expected eager or inductor, got 'aot'"):
+        Backend(until="aot")

@@ -26,7 +26,7 @@ from fuseplan_client.torch import asking
 from fuseplan_client.torch.asking import Asker, Question
 from fuseplan_client.torch.embedded import embedded_server
 from fuseplan_client.torch.export import Exported, export
-from fuseplan_client.torch.group import PlannedGroup
+from fuseplan_client.torch.group import PlannedGroup, by_eager, by_inductor
 from fuseplan_client.torch.partition import partition
 from fuseplan_client.torch.parts import parts_of
 from fuseplan_client.torch.plan_call import Call, Names, plan_call
@@ -35,7 +35,9 @@ from fuseplan_client.torch.support import SYMBOLS, Support, concrete
 
 log = logging.getLogger("fuseplan")
 
-OPTIONS = ("server", "seconds", "server_keys", "cache", "least_ops")
+OWN_OPTIONS = 4  # the first of these; the others are for `PlanClient`
+OPTIONS = ("server", "seconds", "until", "least_ops", "server_keys", "cache")
+UNTIL = {"eager": by_eager, "inductor": by_inductor}
 DEFAULT_SECONDS = 60.0
 FIRST_SECONDS = 10.0
 
@@ -53,10 +55,12 @@ class CompiledGraph:
 @dataclass
 class Backend:
     """One configuration of the back end, with what it compiled. server: its address; None: FUSEPLAN_SERVER, or else one
-    of this process's own. seconds: of search for each group. least_ops: of a group that a plan is asked for."""
+    of this process's own. seconds: of search for each group. until: what groups run before there is a plan, "eager" or
+    "inductor", and where no plan is faster. least_ops: of a group that a plan is asked for."""
 
     server: str | None = None
     seconds: float = DEFAULT_SECONDS
+    until: str = "eager"
     least_ops: int = 2
     client: Mapping[str, Any] = field(default_factory=dict[str, Any])
     groups: list[PlannedGroup] = field(default_factory=list)
@@ -65,6 +69,9 @@ class Backend:
     asker: Any = None  # whom plans are asked of
 
     def __post_init__(self) -> None:
+        if self.until not in UNTIL:
+            raise ValueError(f"until: expected {' or '.join(UNTIL)}, got {self.until!r}")
+        self._replaced = UNTIL[self.until]
         named = self.server or os.environ.get("FUSEPLAN_SERVER")
         self.asker = self.asker or Asker((lambda: named) if named else embedded_server, **self.client)
         self._compile = aot_autograd(
@@ -121,7 +128,7 @@ class Backend:
         mode = next((v.fake_mode for v in values if hasattr(v, "fake_mode")), None)
         examples = values if dynamic or mode is None else [concrete(v, mode) for v in values]
         ask = self._ask_with_parts if whole else self._ask
-        group = PlannedGroup(getattr(parent, name), examples, dynamic, label, self._slot, ask)
+        group = PlannedGroup(getattr(parent, name), examples, dynamic, label, self._slot, ask, self._replaced)
         setattr(parent, name, group)
         if whole:
             self.groups.append(group)
@@ -193,7 +200,7 @@ def _default() -> Backend:
 def fuseplan(
     module: GraphModule, examples: Sequence[Any], *, options: Mapping[str, Any] | None = None, mode: str | None = None
 ) -> Callable[..., Any]:
-    """The back end as PyTorch finds it by name. options: `server`, `seconds`, `least_ops`; others are for `PlanClient`.
+    """The back end as PyTorch finds it by name. options: those of `Backend`; others are for `PlanClient`.
     Raises ValueError for an option that there is not."""
     if mode not in (None, "default"):
         raise ValueError(f"expected no mode, got {mode!r}: plans have none")
@@ -202,5 +209,5 @@ def fuseplan(
     unknown = [name for name in options if name not in OPTIONS]
     if unknown:
         raise ValueError(f"expected options {', '.join(OPTIONS)}, got {unknown[0]!r}")
-    own = {k: v for k, v in options.items() if k in ("server", "seconds", "least_ops")}
+    own = {k: v for k, v in options.items() if k in OPTIONS[:OWN_OPTIONS]}
     return Backend(**own, client={k: v for k, v in options.items() if k not in own})(module, examples)

@@ -1,15 +1,18 @@
 """A group of ops in a graph of PyTorch's: for each set of sizes that it is called with, a slot for a plan."""
 
+import logging
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.fx import GraphModule
+from torch.fx import Graph, GraphModule
 
 from fuseplan_client.torch.plan_call import Call
 from fuseplan_client.torch.slot import Slot
+
+log = logging.getLogger("fuseplan")
 
 MOST_SIZES = 8  # that a group gets plans for; beyond, what it replaced runs
 
@@ -22,7 +25,8 @@ class PlannedGroup(torch.nn.Module):
     is known how tensors are laid out: kernels of PyTorch's need not give what it foresaw. dynamic: sizes are looked up
     at every call.
 
-    examples: fake tensors as the graph foresaw them.
+    examples: fake tensors as the graph foresaw them. replaced: makes what runs until there is a plan, and instead of
+    one that is slower, of the module and the inputs of the first call.
     """
 
     def __init__(
@@ -33,13 +37,12 @@ class PlannedGroup(torch.nn.Module):
         label: str,
         slot: Callable[[Call], Slot],
         ask: Ask,
+        replaced: Callable[[GraphModule, Sequence[Any]], Call],
     ) -> None:
         super().__init__()
         self.module, self.label, self.dynamic = module, label, dynamic
-        self._examples, self._slot, self._ask = examples, slot, ask
+        self._examples, self._slot, self._ask, self._replaced = examples, slot, ask, replaced
         self._lock = threading.Lock()
-        forward = module.forward
-        self._replaced: Call = lambda args: forward(*args)
         self.slots: dict[Any, Slot] = {}
         self._only: Slot | None = None
 
@@ -56,13 +59,13 @@ class PlannedGroup(torch.nn.Module):
         slot = self.slots.get(key)
         if slot is None:
             if len(self.slots) >= MOST_SIZES:
-                return self._replaced(args)
+                return self.module(*args)
             with self._lock:
                 slot = self.slots.get(key) or self._made(key, args)
         return slot.run(args)
 
     def _made(self, key: Any, args: Sequence[Any]) -> Slot:
-        slot = self.slots[key] = self._slot(self._replaced)
+        slot = self.slots[key] = self._slot(self._replaced(self.module, args))
         if not self.dynamic:
             self._only = slot
         try:
@@ -71,6 +74,33 @@ class PlannedGroup(torch.nn.Module):
         except Exception as error:  # a fault of ours costs this group, never the program
             slot.withdraw(f"{type(error).__name__}: {error}")
         return slot
+
+
+def by_eager(module: GraphModule, args: Sequence[Any]) -> Call:
+    """The module's ops one by one, as PyTorch runs them."""
+    forward = module.forward
+    return lambda given: forward(*given)
+
+
+def by_inductor(module: GraphModule, args: Sequence[Any]) -> Call:
+    """The module by Inductor, compiled for these inputs; by eager mode where that fails."""
+    try:
+        compiled = torch.compile(_bare(module), backend="inductor", dynamic=False)
+        with torch.no_grad():
+            compiled(*args)
+    except Exception as error:  # it runs as it is
+        log.warning("a group is not compiled by Inductor: %s: %s", type(error).__name__, error)
+        return by_eager(module, args)
+    return lambda given: compiled(*given)
+
+
+def _bare(module: GraphModule) -> GraphModule:
+    """The module without what its nodes know of their values: these are for the trace that it comes from."""
+    graph = Graph()
+    graph.output(graph.graph_copy(module.graph, {}))
+    for node in graph.nodes:
+        node.meta = {}
+    return GraphModule({}, graph)
 
 
 def _layout(value: Any) -> Any:
