@@ -112,6 +112,14 @@ def test_casts(given: torch.dtype, wanted: torch.dtype) -> None:
     agrees(lambda x: x.to(wanted), x)
 
 
+def test_casts_to_and_from_8_bits() -> None:
+    x = torch.tensor([0.0, -0.0, 1.0, 3.14, 448.0, 57344.0, -1e-3, 1e-9, float("inf"), float("nan")])
+    for eight in (torch.float8_e5m2, torch.float8_e4m3fn):
+        agrees(lambda x: x.to(torch.float32) * 2, x.to(eight))
+    (graph,) = traced(lambda x: x.to(torch.float8_e4m3fn), [x])
+    assert outcome(graph).detail == "a cast to f8e4m3"
+
+
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize("name", in_turn(REDUCTIONS, 2, "reductions"))
 def test_reductions_of_nan_and_infinities(name: str, dtype: torch.dtype) -> None:
