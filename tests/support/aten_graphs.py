@@ -111,18 +111,27 @@ def run(exported: Exported, inputs: Sequence[Any]) -> list[Any]:
     return results
 
 
+_OF_ML_DTYPES: dict[torch.dtype, Any] = {
+    torch.bfloat16: ml_dtypes.bfloat16,
+    torch.float8_e4m3fn: ml_dtypes.float8_e4m3fn,
+    torch.float8_e5m2: ml_dtypes.float8_e5m2,
+}
+
+
 def array_of(value: torch.Tensor) -> np.ndarray:
     """A tensor's elements as NumPy holds them."""
     value = value.detach()
-    if value.dtype == torch.bfloat16:
-        return value.contiguous().view(torch.int16).numpy().view(ml_dtypes.bfloat16)
+    if value.dtype in _OF_ML_DTYPES:
+        integers = torch.int16 if value.dtype.itemsize == 2 else torch.uint8
+        return value.contiguous().view(integers).numpy().view(_OF_ML_DTYPES[value.dtype])
     return value.numpy()
 
 
 def tensor_of(array: np.ndarray, dtype: torch.dtype) -> torch.Tensor:
     """The inverse of `array_of`."""
-    if dtype == torch.bfloat16:
-        return torch.from_numpy(np.ascontiguousarray(array).view(np.int16)).view(torch.bfloat16)
+    if dtype in _OF_ML_DTYPES:
+        integers = np.dtype(np.int16 if dtype.itemsize == 2 else np.uint8)
+        return torch.from_numpy(np.ascontiguousarray(array).view(integers)).view(dtype)
     return torch.from_numpy(np.ascontiguousarray(array))
 
 

@@ -151,6 +151,18 @@ class Coverage:
         return f"| {dtype} | {' | '.join(cells)} |"
 
 
+INTRODUCTION = """# PyTorch's own samples as wire graphs
+
+`PYTHONPATH=client python -m tests.support.opinfo`, PyTorch {version}: the first {samples} samples of each entry of
+`op_db`, traced by AOTAutograd, forward and backward; what is said is read by the reader, run by the interpreter, and
+agrees with eager PyTorch. Whole: all graphs of all samples, but for writes to inputs at their ends. Entries that
+PyTorch itself does not trace are left out; graphs that compute nothing, of views alone, count as whole.
+
+Some 20 entries, most of them by a gradient that is scattered (interpolate, embedding, index_add), are whole since
+samples are small: of more places than `MOST_SUMMED` in `client/fuseplan_client/torch/aten/scattering.py` they are
+refused.
+"""
+
 HEAD = """| dtype | entries | forward: whole | partly | not | with gradients: whole | partly | not |
 |---|---|---|---|---|---|---|---|"""
 
@@ -162,13 +174,7 @@ def table(coverage: Mapping[str, Coverage], samples: int) -> str:
     lines = [f"| {len(of)} | {why.replace('|', '/')} | {', '.join(sorted(of)[:4])} |" for why, of in reasons]
     return "\n".join(
         [
-            "# PyTorch's own samples as wire graphs",
-            "",
-            f"`PYTHONPATH=client python -m tests.support.opinfo`, PyTorch {torch.__version__}: the first {samples} samples of",
-            "each entry of `op_db`, traced by AOTAutograd, forward and backward; what is said is read by the reader, run",
-            "by the interpreter, and agrees with eager PyTorch. Whole: all graphs of all samples, but for writes to",
-            "inputs at their ends. Entries that PyTorch itself does not trace, or that draw what depends on data, are left out.",
-            "",
+            INTRODUCTION.format(version=torch.__version__, samples=samples),
             HEAD,
             *rows,
             "",

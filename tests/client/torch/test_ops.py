@@ -1,5 +1,6 @@
 """Ops that PyTorch's samples do not show, or not at values that matter: attention, lists, scatters, losses."""
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -8,6 +9,7 @@ import torch
 import torch.nn.functional as F
 
 from tests.support.aten_graphs import Traced, outcome, traced
+from tests.support.whole import in_turn
 
 aten = torch.ops.aten
 
@@ -73,7 +75,7 @@ OPTIMIZERS = {
 }
 
 
-@pytest.mark.parametrize("name", OPTIMIZERS)
+@pytest.mark.parametrize("name", in_turn(OPTIMIZERS, 4, "optimizers"))
 def test_steps_of_optimizers_on_lists_of_tensors(name: str) -> None:
     """The functions on lists that optimizers are made of, in the order in which they call them."""
     from torch._subclasses.fake_tensor import FakeTensorMode
@@ -131,7 +133,7 @@ LISTS: dict[str, Callable[..., Any]] = {
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-@pytest.mark.parametrize("name", LISTS)
+@pytest.mark.parametrize("name", in_turn(LISTS, 6, "lists"))
 def test_ops_on_lists(name: str, dtype: torch.dtype) -> None:
     def function(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor, d: torch.Tensor) -> Any:
         return LISTS[name]([a, b], [c, d])
@@ -143,14 +145,13 @@ def test_gradients_of_a_maximum_and_of_losses_go_to_one_place() -> None:
     x = torch.randn(6, 9)
     said(lambda x: x.max(1)[0] + x.min(1)[0], *gradients(x))
     target = torch.tensor([0, 8, 3, -100, 2, 2])
-    for reduction in ("mean", "sum", "none"):
-        for weight in (None, torch.rand(9)):
-            said(
-                lambda x, t, *w, r=reduction: F.cross_entropy(x, t, *w, reduction=r, label_smoothing=0.1),
-                *gradients(torch.randn(6, 9)),
-                target,
-                *(() if weight is None else (weight,)),
-            )
+    for reduction, weights in in_turn(itertools.product(("mean", "sum", "none"), ([], [torch.rand(9)])), 2, "losses"):
+        said(
+            lambda x, t, *w, r=reduction: F.cross_entropy(x, t, *w, reduction=r, label_smoothing=0.1),
+            *gradients(torch.randn(6, 9)),
+            target,
+            *weights,
+        )
     said(F.cross_entropy, *gradients(torch.randn(2, 9, 4, 5)), torch.randint(0, 9, (2, 4, 5)))
     said(F.cross_entropy, *gradients(torch.randn(9)), torch.tensor(4))
 
@@ -202,7 +203,7 @@ POOLS: dict[str, Callable[[torch.Tensor], Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", POOLS)
+@pytest.mark.parametrize("name", in_turn(POOLS, 3, "pools"))
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_pools_and_their_gradients(name: str, dtype: torch.dtype) -> None:
     if (name, dtype) == ("average in space", torch.bfloat16):

@@ -194,7 +194,7 @@ def random_module(rng: random.Random, count: int) -> tuple[GraphModule, list[tor
             case _:
                 values.append(call(aten.cumprod.default, a, 0))
     outputs = rng.sample(values[4:], min(4, len(values) - 4))
-    call(aten.copy_.default, values[0], values[-1])
+    call(aten.copy_.default, values[0], call(aten.add.Tensor, values[-1], values[-2]))
     graph.output(tuple(outputs))
     return GraphModule({}, graph), inputs
 
@@ -213,7 +213,7 @@ def test_random_graphs_give_the_same_in_parts() -> None:
 def test_thousands_of_nodes_take_about_as_long_each_as_hundreds() -> None:
     """Each node is looked at a bounded number of times: counted, as times depend on the machine."""
     looked: list[int] = []
-    for count in (250, 2000):
+    for count in (100, 800):
         module, _ = random_module(random.Random(3), count)
         support = Support()
         seen = 0

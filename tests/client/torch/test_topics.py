@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 from tests.support.aten_graphs import outcome, traced
+from tests.support.whole import in_turn
 
 
 class Block(nn.Module):
@@ -43,7 +44,7 @@ def test_a_transformers_layer_forward_and_backward() -> None:
     assert [(g.kind, outcome(g).state) for g in graphs] == [("forward", "said"), ("backward", "said")]
 
 
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("dtype", in_turn([torch.bfloat16, torch.float16], 1, "autocast"))
 def test_autocast(dtype: torch.dtype) -> None:
     torch.manual_seed(0)
     with torch.autocast("cpu", dtype):

@@ -61,8 +61,10 @@ def _sum(call: Call, op: str, x: Any, y: Any, alpha: Number) -> Tensor:
     if alpha == 1 and not isinstance(alpha, Tensor):
         return combined(call, op, (x, y))
     meet, _ = promoted([x, y], KIND.DEFAULT)
-    inner = wide(meet)  # PyTorch scales and adds in one kernel
+    inner = wide(meet)  # PyTorch scales, by a number of the tensors' dtype, and adds in one kernel
     x, y = (call.writer.value(call.writer.value(v, meet), inner) for v in (x, y))
+    if not isinstance(alpha, Tensor) and meet != inner:
+        alpha = rounded(alpha, meet)
     scaled = y.pointwise("mul", alpha)
     return x.pointwise(op, scaled).cast(meet).broadcast(call.shape)
 
@@ -104,7 +106,7 @@ def power(call: Call, x: Any, exponent: Any) -> Tensor:
             raise Refused("a power of integers below 0 or beyond 64")
         if exponent == 0 and call.target is not aten.pow.Tensor_Tensor:
             return call.full(1)
-        if meet == torch.float16 and abs(exponent) == 0.5:  # of which PyTorch makes no root there: -inf gives inf
+        if meet == torch.float16:  # of which PyTorch makes no roots and no products: -inf to 0.5 is inf
             return combined(call, "pow", (x, exponent), KIND.BOOL_TO_LONG)
         attrs = {"exponent": int(exponent) if not meet.is_floating_point else float(exponent)}
         return call.writer.op("pow", [x.cast(meet)], call.shape, meet, **attrs).cast(result)
@@ -136,6 +138,15 @@ def signbit(call: Call, x: Tensor) -> Tensor:
     if x.dtype.is_floating_point:
         return x.pointwise("signbit", dtype=torch.bool)
     return call.full(False) if x.dtype == torch.bool else x.compared("lt", 0)
+
+
+def x_log_y(call: Call, x: Any, y: Any) -> Tensor:
+    """x ln y, the logarithm rounded to the tensors' dtype; 0 where x is 0, unless y is NaN."""
+    w = call.writer
+    meet, _ = promoted([x, y], KIND.INT_TO_FLOAT)
+    x, y = w.value(x, meet), w.value(y, meet)
+    found = w.where(x.compared("eq", 0), 0, x * y.pointwise("log"), meet)
+    return w.where(y.pointwise("isnan", dtype=torch.bool), y, found, meet).broadcast(call.shape)
 
 
 def copysign(call: Call, x: Tensor, y: Any) -> Tensor:
@@ -244,6 +255,9 @@ POINTWISE: Mapping[Any, Lowering] = {
     aten.sgn.default: sign,
     aten.signbit.default: signbit,
     aten.relu.default: relu,
+    aten.xlogy.Tensor: x_log_y,
+    aten.xlogy.Scalar_Self: x_log_y,
+    aten.xlogy.Scalar_Other: x_log_y,
     aten.copysign.Tensor: copysign,
     aten.copysign.Scalar: copysign,
     aten.fmax.default: without_nan("maximum"),

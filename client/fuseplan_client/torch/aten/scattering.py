@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from fuseplan_client.torch.aten.call import Call, Lowering, aten
+from fuseplan_client.torch.aten.call import Call, Lowering, aten, wide
 from fuseplan_client.torch.aten.indexing import picked, wrapped
 from fuseplan_client.torch.wire import Refused, Tensor, broadcast_shapes
 
@@ -80,8 +80,9 @@ def _summed(x: Tensor, axis: int, index: Tensor, source: Tensor) -> Tensor:
         raise Refused("a scatter with sums of many places")
     hit = w.iota((extent, 1)).compared("eq", index.reshape((1, count)))
     grid = hit.reshape([*[1] * axis, extent, count, *[1] * (x.rank - axis - 1)])
-    terms = w.where(grid, source.unsqueeze(axis), 0, source.dtype)
-    return x + terms.reduced("sum", (axis + 1,)).cast(x.dtype)
+    inner = wide(x.dtype) if x.dtype.is_floating_point else torch.int64  # in which integers and bool are summed
+    terms = w.where(grid, source.cast(inner).unsqueeze(axis), 0, inner)
+    return (x.cast(inner) + terms.reduced("sum", (axis + 1,))).cast(x.dtype)
 
 
 def index_copy(call: Call, x: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:

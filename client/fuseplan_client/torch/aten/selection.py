@@ -62,7 +62,9 @@ def heaviside(call: Call, x: Tensor, values: Tensor) -> Tensor:
 
 
 def to_copy(call: Call, x: Tensor, *_: Any, **__: Any) -> Tensor:
-    """x in the result's dtype."""
+    """x in the result's dtype. Raises Refused for f8e4m3: beyond its range PyTorch gives NaN, the wire the largest."""
+    if call.dtype == torch.float8_e4m3fn != x.dtype:
+        raise Refused("a cast to f8e4m3")
     if x.dtype.is_floating_point and not call.dtype.is_floating_point and call.dtype != torch.bool:
         return _to_integer(x, call.dtype)
     return x.cast(call.dtype)
