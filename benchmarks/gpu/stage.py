@@ -105,11 +105,12 @@ class CudaStage:
 
     def plan(self, bundle: Path, inputs: Tensors) -> tuple[Call, Callable[[], Tensors]]:
         """See Stage. Through the client, on PyTorch's memory and stream."""
-        from fuseplan_client import load  # noqa: PLC0415  needs the path above
+        from fuseplan_client import CudaPlan, load  # noqa: PLC0415  needs the path above
 
         from benchmarks.plan_runner import TORCH_DTYPE  # noqa: PLC0415
 
         plan, loaded = read_plan(bundle), load(bundle)
+        assert isinstance(loaded, CudaPlan)
         outputs = [
             torch.empty_strided(s.shape, s.strides, dtype=TORCH_DTYPE[s.dtype], device="cuda") for s in plan.outputs
         ]

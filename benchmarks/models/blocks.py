@@ -139,7 +139,7 @@ class ResNetBlock(nn.Module):
 
 
 class NormDropout(nn.Module):
-    """What stands between products in a transformer: layer norm, softmax of scores, dropout."""
+    """The ops between products in a transformer: layer norm, softmax of scores, dropout."""
 
     def __init__(self, width: int = 1024) -> None:
         super().__init__()

@@ -33,7 +33,7 @@ class GroupRow:
 
 @dataclass(frozen=True)
 class Row:
-    """What was measured of a model. us: medians. over: by side, its time over ours in the same rounds, with a 95 %
+    """The figures of a model. us: medians. over: by side, its time over ours in the same rounds, with a 95 %
     interval. problem: why there is nothing."""
 
     model: str

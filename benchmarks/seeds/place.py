@@ -115,7 +115,7 @@ class CudaSides:
 
     def function(self, plan: Plan) -> Function:
         """See Sides. The outputs are the same tensors in every call."""
-        from fuseplan_client import load  # noqa: PLC0415  `gpu_stage` makes it found
+        from fuseplan_client import CudaPlan, load  # noqa: PLC0415  `gpu_stage` makes it found
 
         from benchmarks.gpu.stage import write_bundle  # noqa: PLC0415
         from benchmarks.plan_runner import TORCH_DTYPE  # noqa: PLC0415
@@ -123,6 +123,7 @@ class CudaSides:
         bundle = self._folder / plan.plan_key
         write_bundle(plan, self._cache, bundle)
         loaded = load(bundle)
+        assert isinstance(loaded, CudaPlan)
         outputs = tuple(
             torch.empty_strided(s.shape, s.strides, dtype=TORCH_DTYPE[s.dtype], device="cuda") for s in plan.outputs
         )

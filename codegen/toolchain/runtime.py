@@ -16,8 +16,8 @@ FLAGS = (
 
 
 def runtime_library(name: str, compiler: CpuCompiler, slot: Slot, cache: ObjectCache) -> Path:
-    """The shared library built from codegen/runtime/NAME.cpp, with the headers beside it and those in codegen/runtime/NAME/. Raises
-    CompilerMissing where that fails."""
+    """The shared library built from codegen/runtime/NAME.cpp, with the headers beside it and those in
+    codegen/runtime/NAME/. Raises CompilerMissing where that fails."""
     source = (RUNTIME / f"{name}.cpp").read_text()
     parts_of_it = (*sorted(RUNTIME.glob("*.h")), *sorted((RUNTIME / name).glob("*.h")))
     text = "".join([source, *(file.read_text() for file in parts_of_it)])

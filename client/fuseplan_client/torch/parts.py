@@ -39,7 +39,7 @@ class Parts:
 
     @property
     def slots(self) -> list[Slot]:
-        """Those of all groups that were called."""
+        """The slots of all groups that were called."""
         return [slot for group in self.groups for slot in group.slots.values()]
 
     def progress(self) -> Progress:
