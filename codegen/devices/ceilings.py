@@ -49,7 +49,8 @@ def cpu_ceilings(
         return known
     if on_measuring is not None:
         on_measuring()
-    levels = cache_levels(usable_cpus())
+    cpus = usable_cpus()[: device.units]
+    levels = cache_levels(cpus)
     last = levels[-1] if levels else 0
     with compiler.slot() as builds, Slot("codegen.child.cpu_ceilings", ChildLimits()) as slot:
         request = {
@@ -58,7 +59,7 @@ def cpu_ceilings(
             "levels": levels,
             "dram_bytes": max(DRAM_BYTES, min(4 * last, MOST_DRAM_BYTES, device.memory_bytes // 16)),
             "pool": str(runtime_library("pool", compiler, builds, cache)),
-            "cpus": usable_cpus(),
+            "cpus": cpus,
         }
         with device_turn(cache, device.class_key):
             answer = once_more(lambda: slot.call(request, seconds=60.0))

@@ -14,6 +14,7 @@ from codegen.toolchain.cpu import find_compiler, host_arch, host_features
 from codegen.toolchain.cuda import nvrtc_version
 from fusion_ir.records import Device
 
+MOST_THREADS = 1024  # of the pool
 EMULATED_ARCH = "sm_80"
 EMULATED_UNITS = 4  # multiprocessors: small grids, so that kernels which share work out among them are quick
 
@@ -25,16 +26,16 @@ class DeviceError(Exception):
 def detect(
     target: str, cache: ObjectCache, *, ceilings: bool = True, on_measuring: Callable[[], None] | None = None
 ) -> Device:
-    """The device of `target`: "cpu", "cuda" or "cuda:N". Its ceilings come from the cache or are measured now, which
-    takes some seconds: on_measuring is called before that. "emulator" or "emulator:ARCH" runs CUDA kernels of an
-    architecture, sm_80 where none is named, on the CPU; it has no ceilings. A name of `GPUS`, "h200": that device as
-    its data sheet has it, there or not, to predict plans for.
+    """The device of `target`: "cpu", "cpu:N" for N threads at most, "cuda" or "cuda:N". Its ceilings come from the
+    cache or are measured now, which takes some seconds: on_measuring is called before that. "emulator" or
+    "emulator:ARCH" runs CUDA kernels of an architecture, sm_80 where none is named, on the CPU; it has no ceilings. A
+    name of `GPUS`, "h200": that device as its data sheet has it, there or not, to predict plans for.
 
     Raises DeviceError, CompilerMissing (cpu, and those of `GPUS`), ValueError for a target that is none.
     """
     kind, _, number = target.partition(":")
-    if target == "cpu":
-        return _cpu(cache, ceilings, on_measuring)
+    if kind == "cpu" and (target == "cpu" or (number.isdigit() and int(number))):
+        return _cpu(int(number or MOST_THREADS), cache, ceilings, on_measuring)
     if kind == "cuda" and (target == "cuda" or number.isdigit()):
         return _cuda(int(number or 0), cache, ceilings, on_measuring)
     if kind == "emulator" and re.fullmatch(r"emulator(:sm_[0-9]{2,3}[af]?)?", target):
@@ -76,9 +77,9 @@ def vector_bytes(arch: str, features: tuple[str, ...]) -> int:
     return 16
 
 
-def _cpu(cache: ObjectCache, measured: bool, on_measuring: Callable[[], None] | None) -> Device:
+def _cpu(threads: int, cache: ObjectCache, measured: bool, on_measuring: Callable[[], None] | None) -> Device:
     compiler = find_compiler(cache=cache)
-    cpus = usable_cpus()
+    cpus = usable_cpus()[:threads]
     levels = cache_levels(cpus)
     device = Device(
         target="cpu",

@@ -28,8 +28,8 @@ def test_ceilings_are_measured_and_remembered(tmp_path: Path) -> None:
     assert 0.1 < found.write_gbps < 1e6
     rates = dict(found.product_gflops)
     assert rates["f32"] == rates["f16"] == found.fma_gflops, "no kernel here has anything else for them"
+    # CPUs with two units for f32 and one for pairs of bf16 are as fast with either.
     assert rates["f8e4m3"] == rates["bf16"] >= found.fma_gflops, "an f8 is a bf16"
-    assert rates["bf16"] > found.fma_gflops or "avx512_bf16" not in device.features
     assert rates.get("i8") == rates.get("u8")
     assert "i8" in rates or "avx2" not in device.features
     assert found.gbps(1 << 40) == found.copy_gbps[-1][1]

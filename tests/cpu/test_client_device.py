@@ -30,7 +30,8 @@ int cuDeviceGetAttribute(int* value, int attribute, int device) {
 
 
 def test_the_class_of_this_cpu_is_that_of_a_whole_detection(tmp_path: Path) -> None:
-    assert class_key("cpu") == detect("cpu", ObjectCache(tmp_path), ceilings=False).class_key
+    for target in ("cpu", "cpu:1", "cpu:2", "cpu:999"):
+        assert class_key(target) == detect(target, ObjectCache(tmp_path), ceilings=False).class_key
 
 
 def test_a_gpu_is_told_by_a_driver_that_is_a_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,9 +23,13 @@ def test_the_cpu_is_described(cache: ObjectCache) -> None:
     assert device.memory_bytes > 1 << 28
     assert device.toolchain
     assert device == detect("cpu", cache, ceilings=False)
+    for threads in (1, 2, 999):
+        fewer = detect(f"cpu:{threads}", cache, ceilings=False)
+        assert fewer.units == min(threads, device.units)
+        assert (fewer.class_key == device.class_key) is (fewer.units == device.units)
 
 
-@pytest.mark.parametrize("target", ["", "gpu", "cuda:", "cuda:x", "cuda:-1", "cpu:1", "CPU"])
+@pytest.mark.parametrize("target", ["", "gpu", "cuda:", "cuda:x", "cuda:-1", "cpu:0", "cpu:", "cpu:x", "CPU"])
 def test_unknown_targets(cache: ObjectCache, target: str) -> None:
     with pytest.raises(ValueError, match="unknown target"):
         detect(target, cache)

@@ -8,23 +8,24 @@ from fuseplan_client.device.cpu_facts import SYSTEM, architecture, cpu_features,
 from fuseplan_client.device.cuda_device import cuda_facts
 
 DIGITS = 16
+MOST_THREADS = 1024  # of a plan
 
 
 def class_key(target: str = "cpu", *, root: Path = SYSTEM) -> str:
     """The key of a device of this machine: `device_key` in a service's answers, and what a request may ask for.
 
-    target: "cpu", "cuda" or "cuda:N". The CPU's is for the CPUs that this process may use, by its affinity and its
-    control groups: another process may have other ones. To ask for a GPU's begins to use the driver in this process,
-    whose forks cannot use it then. root: where the files of the system are.
+    target: "cpu", "cpu:N" for N threads at most, "cuda" or "cuda:N". The CPU's is for the CPUs that this process may
+    use, by its affinity and its control groups: another process may have other ones. To ask for a GPU's begins to use
+    the driver in this process, whose forks cannot use it then. root: where the files of the system are.
 
     Raises NoDevice where there is none, ValueError for a target that is none of these.
     """
-    if target == "cpu":
+    if (threads := re.fullmatch(r"cpu(?::([1-9][0-9]{0,3}))?", target)) is not None:
         name, features = cpu_name(root), cpu_features(root)
-        return _key("cpu", name, architecture(), features, cpus(root))
+        return _key("cpu", name, architecture(), features, min(cpus(root), int(threads[1] or MOST_THREADS)))
     found = re.fullmatch(r"cuda(?::([0-9]{1,4}))?", target)
     if found is None:
-        raise ValueError(f'expected "cpu", "cuda" or "cuda:N", got {target!r}')
+        raise ValueError(f'expected "cpu", "cpu:N", "cuda" or "cuda:N", got {target!r}')
     facts = cuda_facts(int(found[1] or 0))
     return _key("cuda", facts.name, facts.arch, facts.libraries, facts.multiprocessors)
 

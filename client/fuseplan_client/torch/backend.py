@@ -157,7 +157,8 @@ class Backend:
         def request() -> Mapping[str, Any]:
             exported.append(export(module, examples))
             slot.ops = len(exported[0].body["nodes"])
-            return {"graph": exported[0].body, "target": "cpu", "device_key": class_key("cpu")}
+            target = f"cpu:{torch.get_num_threads()}"
+            return {"graph": exported[0].body, "target": target, "device_key": class_key(target)}
 
         def ready(answer: Answer, binaries: Mapping[str, bytes], executor: Executor) -> None:
             program = CpuProgram(read_plan(answer.plan), binaries, executor)

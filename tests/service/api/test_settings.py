@@ -58,7 +58,7 @@ def test_folders_follow_xdg(tmp_path: Path) -> None:
         ({}, {"FUSEPLAN_ALLOWED_HOSTS": "service, plans"}, "", "FUSEPLAN_ALLOWED_HOSTS: expected names"),
         ({}, {"FUSEPLAN_ALLOWED_HOSTS": "http://service"}, "", "FUSEPLAN_ALLOWED_HOSTS: expected names"),
         ({"target": "cuda:x"}, {}, "", f"--target: expected {TARGET_WORDS}, got 'cuda:x'"),
-        ({}, {}, "target = 'cpu:1'", f"config.toml: target: expected {TARGET_WORDS}, got 'cpu:1'"),
+        ({}, {}, "target = 'cpu:0'", f"config.toml: target: expected {TARGET_WORDS}, got 'cpu:0'"),
         ({}, {}, "port = '1'", "config.toml: port: expected a whole number, got '1'"),
         ({}, {}, "prot = 1", "config.toml: there is no setting 'prot'"),
         ({}, {}, "port = ", "config.toml: "),

@@ -81,7 +81,7 @@ def test_sizes(text: str, bytes_: int) -> None:
     assert parse_size(text) == bytes_
 
 
-@pytest.mark.parametrize("target", ["gpu", "cuda:x", "cpu:1", ""])
+@pytest.mark.parametrize("target", ["gpu", "cuda:x", "cpu:0", ""])
 def test_target(cli: Cli, graph_file: Path, target: str) -> None:
     ends_with_message(cli, "tune", graph_file, "--target", target, place="--target")
 
