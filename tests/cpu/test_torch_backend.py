@@ -403,3 +403,33 @@ def test_inductor_runs_what_no_plan_does(plans: LocalPlans, monkeypatch: pytest.
         assert slot.replaced.__qualname__.startswith("by_inductor"), group.label
     with pytest.raises(ValueError, match="until: expected eager or inductor, got 'aot'"):
         Backend(until="aot")
+
+
+def test_what_depends_on_parameters_alone_is_computed_once(plans: LocalPlans, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With `constants`, until a parameter is written to, or is another tensor."""
+    monkeypatch.setattr(Slot, "_decide", Slot._accept)
+    torch._dynamo.reset()
+    backend = Backend(asker=plans, constants=True)
+
+    class Scaled(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.w = torch.nn.Parameter(torch.randn(64, 48))
+
+        def forward(self, x: Any) -> Any:
+            return torch.tanh(x) * torch.softmax(self.w.exp().sin() * 3, -1).sum(0)
+
+    model = Scaled()
+    compiled = torch.compile(model, backend=backend, dynamic=False)
+    for step in range(3 * CALLS):
+        if step % CALLS == CALLS - 1:
+            with torch.no_grad():
+                model.w.mul_(0.9)
+        if step == 2 * CALLS:
+            model.w.data = torch.randn(64, 48)
+        x = torch.randn(30, 48)
+        with torch.no_grad():
+            assert disagreement(compiled(x), model(x)) == "", step
+    assert plans.plans[-1].prologue, "the search found that most of it can be done ahead"
+    assert planned(backend)
+    assert not plans.failures

@@ -8,14 +8,15 @@ import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import torch
 from torch._dynamo.backends.common import aot_autograd
 from torch._functorch._aot_autograd.utils import make_boxed_func
 from torch._functorch.partitioners import min_cut_rematerialization_partition
-from torch.fx import GraphModule
+from torch._guards import TracingContext
+from torch.fx import GraphModule, Node
 
 from fuseplan_client.cpu.executor import Executor
 from fuseplan_client.cpu.program import CpuProgram
@@ -35,8 +36,8 @@ from fuseplan_client.torch.support import SYMBOLS, Support, concrete
 
 log = logging.getLogger("fuseplan")
 
-OWN_OPTIONS = 4  # the first of these; the others are for `PlanClient`
-OPTIONS = ("server", "seconds", "until", "least_ops", "server_keys", "cache")
+OWN_OPTIONS = 5  # the first of these; the others are for `PlanClient`
+OPTIONS = ("server", "seconds", "until", "constants", "least_ops", "server_keys", "cache")
 UNTIL = {"eager": by_eager, "inductor": by_inductor}
 DEFAULT_SECONDS = 60.0
 FIRST_SECONDS = 10.0
@@ -56,11 +57,14 @@ class CompiledGraph:
 class Backend:
     """One configuration of the back end, with what it compiled. server: its address; None: FUSEPLAN_SERVER, or else one
     of this process's own. seconds: of search for each group. until: what groups run before there is a plan, "eager" or
-    "inductor", and where no plan is faster. least_ops: of a group that a plan is asked for."""
+    "inductor", and where no plan is faster. constants: parameters and buffers of models that are called without
+    gradients are taken for constants: what depends on them alone is computed once, and again where PyTorch counted a
+    write to one; writes by `.data` are not counted. least_ops: of a group that a plan is asked for."""
 
     server: str | None = None
     seconds: float = DEFAULT_SECONDS
     until: str = "eager"
+    constants: bool = False
     least_ops: int = 2
     client: Mapping[str, Any] = field(default_factory=dict[str, Any])
     groups: list[PlannedGroup] = field(default_factory=list)
@@ -108,9 +112,10 @@ class Backend:
         """The graph with groups; as it came where that fails, which is never the program's problem."""
         try:
             support = Support()
+            constants = _static_inputs(module) if self.constants and kind == "inference" else frozenset[str]()
             parts = partition(module, support, self.least_ops)
             for name in parts.groups:
-                self._place(parts.module, name, f"{kind} {len(self.groups)}")
+                self._place(parts.module, name, f"{kind} {len(self.groups)}", constants)
             parts.module.recompile()
             reasons = {n.name: support.verdict(n).reason for n in module.graph.nodes if n.op == "call_function"}
             left = {n.name: reasons.get(n.name, "") for n in parts.module.graph.nodes if n.op == "call_function"}
@@ -121,13 +126,15 @@ class Backend:
             log.warning("a graph stays PyTorch's: %s: %s", type(error).__name__, error)
             return module
 
-    def _place(self, parent: GraphModule, name: str, label: str, whole: bool = True) -> PlannedGroup:
+    def _place(
+        self, parent: GraphModule, name: str, label: str, constants: frozenset[str], whole: bool = True
+    ) -> PlannedGroup:
         call = next(n for n in parent.graph.nodes if n.op == "call_module" and n.target == name)
         values = [a.meta["val"] for a in call.args]
         dynamic = any(isinstance(v, SYMBOLS) or _is_symbolic(v) for v in values)
         mode = next((v.fake_mode for v in values if hasattr(v, "fake_mode")), None)
         examples = values if dynamic or mode is None else [concrete(v, mode) for v in values]
-        ask = self._ask_with_parts if whole else self._ask
+        ask = partial(self._ask_with_parts if whole else self._ask, _named(call.args, constants))
         group = PlannedGroup(getattr(parent, name), examples, dynamic, label, self._slot, ask, self._replaced)
         setattr(parent, name, group)
         if whole:
@@ -137,26 +144,38 @@ class Backend:
     def _slot(self, replaced: Call) -> Slot:
         return Slot(replaced, self._refused)
 
-    def _ask_with_parts(self, module: GraphModule, slot: Slot, examples: Sequence[Any]) -> None:
+    def _ask_with_parts(
+        self, constants: frozenset[int], module: GraphModule, slot: Slot, examples: Sequence[Any]
+    ) -> None:
         """Asks for a plan of all, and once that is there, offers the same with products by PyTorch: calls say which is
         faster."""
 
         def ended() -> None:
-            parts = parts_of(module, self.least_ops, lambda parent, name: self._place(parent, name, name, whole=False))
+            inputs = [n for n in module.graph.nodes if n.op == "placeholder"]
+            names = frozenset(inputs[i].name for i in constants)
+            parts = parts_of(module, self.least_ops, lambda p, name: self._place(p, name, name, names, whole=False))
             if parts is not None:
                 slot.parts = parts
                 slot.offer(Offered(parts, progress=parts.progress))
 
-        self._ask(module, slot, examples, ended)
+        self._ask(constants, module, slot, examples, ended)
 
     def _ask(
-        self, module: GraphModule, slot: Slot, examples: Sequence[Any], ended: Callable[[], None] = lambda: None
+        self,
+        constants: frozenset[int],
+        module: GraphModule,
+        slot: Slot,
+        examples: Sequence[Any],
+        ended: Callable[[], None] = lambda: None,
     ) -> None:
         exported: list[Exported] = []
 
         def request() -> Mapping[str, Any]:
             exported.append(export(module, examples))
             slot.ops = len(exported[0].body["nodes"])
+            for row, read in zip(exported[0].body["inputs"], exported[0].reads, strict=True):
+                if read.position in constants and not read.number:
+                    row["constant"] = "torch"  # which version it is of, the tensor itself says at each call
             target = f"cpu:{torch.get_num_threads()}"
             return {"graph": exported[0].body, "target": target, "device_key": class_key(target)}
 
@@ -180,6 +199,19 @@ class Backend:
         times = (plan_us, replaced_us) if why == "slower" else (None, None)
         if plan.key:
             self.asker.refuse(asking.Refusal(plan.key, why, detail, *times))
+
+
+def _static_inputs(module: GraphModule) -> frozenset[str]:
+    """Names of the inputs of a graph that are parameters and buffers."""
+    context = TracingContext.try_get()
+    indices = getattr(context.fw_metadata, "static_input_indices", ()) if context and context.fw_metadata else ()
+    inputs = [n.name for n in module.graph.nodes if n.op == "placeholder"]
+    return frozenset(inputs[i] for i in indices or () if i < len(inputs))
+
+
+def _named(args: Sequence[Any], names: frozenset[str]) -> frozenset[int]:
+    """Positions of the arguments that are nodes of these names."""
+    return frozenset(i for i, a in enumerate(args) if isinstance(a, Node) and a.name in names)
 
 
 def _rungs(seconds: float) -> tuple[float, ...]:
