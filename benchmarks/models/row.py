@@ -14,7 +14,7 @@ from torch import Tensor
 from benchmarks.models.zoo import make
 from benchmarks.racing import paired_ratio, race
 
-JUDGED_CALLS = 12  # after which a plan was judged
+JUDGED_CALLS = 16  # after which a plan was judged
 SIDES = ("eager", "inductor", "fuseplan")
 
 

@@ -50,8 +50,8 @@ def planned(backend: Backend) -> bool:
     return bool(slots(backend)) and all(s.state == "planned" and s.planned_calls for s in slots(backend))
 
 
-CALLS = 14  # one that compares, ten that are timed, and some that are planned
-MOST_CALLS = 50  # where parts with plans of their own are judged as well
+CALLS = 18  # one that compares, 14 that are timed, and some that are planned
+MOST_CALLS = 60  # where parts with plans of their own are judged as well
 
 
 def check(function: Callable[..., Any], make: Callable[[int], tuple[Any, ...]], backend: Backend, **how: Any) -> None:

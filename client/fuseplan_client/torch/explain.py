@@ -16,7 +16,7 @@ from fuseplan_client.torch.export import is_view
 from fuseplan_client.torch.group import PlannedGroup
 
 RUNS = 7
-JUDGED_CALLS = 12  # after which a plan has been checked and timed
+JUDGED_CALLS = 16  # after which a plan has been checked and timed
 SMALL = "a plan of so few ops would not be faster"
 
 

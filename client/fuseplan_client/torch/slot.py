@@ -7,6 +7,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from statistics import median
 from typing import Any, Literal
 
 from fuseplan_client.cpu.executor import StackError
@@ -15,7 +16,9 @@ from fuseplan_client.torch.plan_call import Call, Unfit
 
 log = logging.getLogger("fuseplan")
 
-TIMED_CALLS = 5  # of either side, in turns
+TIMED_CALLS = 7  # of either side, in turns
+# A plan has to be faster by more than what seven calls cannot tell: one as fast as what ran before is not worth a doubt.
+WORTH = 0.97
 MOST_UNFIT = 20  # calls that a plan did not fit, after which it is not tried any more
 State = Literal["waiting", "planned", "refused"]
 Refusal = Literal["wrong", "slower", "unusable"]
@@ -157,8 +160,9 @@ class Slot:
         return found
 
     def _decide(self, plan: Offered) -> None:
-        self.plan_us, self.replaced_us = (min(plan.samples_us[side]) for side in (True, False))
-        if self.plan_us <= self.replaced_us:
+        ours, before = (sorted(plan.samples_us[side]) for side in (True, False))
+        self.plan_us, self.replaced_us = median(ours), median(before)
+        if ours[0] <= WORTH * before[0] and self.plan_us <= WORTH * self.replaced_us:
             self._accept(plan)
         else:
             self._refuse(plan, "slower", f"{self.plan_us:.0f} us, what ran before {self.replaced_us:.0f} us")
