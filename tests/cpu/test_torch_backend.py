@@ -194,7 +194,8 @@ def test_an_optimizer_step(backend: Backend) -> None:
         step()
         eager.step()
         assert disagreement(mine, theirs) == "", seed
-    assert not backend.problems
+    assert not backend.groups
+    assert "updates in place" in backend.problems[0]
 
 
 def test_two_models_and_threads_that_call_at_once(backend: Backend) -> None:

@@ -38,6 +38,7 @@ log = logging.getLogger("fuseplan")
 
 OWN_OPTIONS = 5  # the first of these; the others are for `PlanClient`
 OPTIONS = ("server", "seconds", "until", "constants", "least_ops", "server_keys", "cache")
+IN_PLACE = "a graph that is mostly updates in place stays PyTorch's: plans write to memory of their own"
 UNTIL = {"eager": by_eager, "inductor": by_inductor}
 DEFAULT_SECONDS = 60.0
 FIRST_SECONDS = 10.0
@@ -88,7 +89,12 @@ class Backend:
 
     def __call__(self, module: GraphModule, examples: Sequence[Any]) -> Callable[..., Any]:
         """Compiles a graph of Dynamo's."""
-        return self._compile(module, examples)
+        self._updates_in_place = False
+        compiled = self._compile(module, examples)
+        if self._updates_in_place:
+            self.problems.append(IN_PLACE)
+            return module.forward
+        return compiled
 
     def wait(self, seconds: float) -> bool:
         """Waits until every plan that was asked for is there, or will not be. For tests and benchmarks: programs go
@@ -111,6 +117,9 @@ class Backend:
     def _grouped(self, kind: str, module: GraphModule) -> GraphModule:
         """The graph with groups; as it came where that fails, which is never the program's problem."""
         try:
+            if _updates_in_place(module):
+                self._updates_in_place = True
+                return module
             support = Support()
             constants = _static_inputs(module) if self.constants and kind == "inference" else frozenset[str]()
             parts = partition(module, support, self.least_ops)
@@ -199,6 +208,22 @@ class Backend:
         times = (plan_us, replaced_us) if why == "slower" else (None, None)
         if plan.key:
             self.asker.refuse(asking.Refusal(plan.key, why, detail, *times))
+
+
+def _updates_in_place(module: GraphModule) -> bool:
+    """Whether a graph copies more bytes to its inputs than it gives otherwise, as an optimizer's step does. PyTorch's
+    ops in place move them once; a plan's outputs, which are copied to where they belong, twice."""
+    updated = total = 0
+    for node in module.graph.nodes:
+        if node.target is torch.ops.aten.copy_.default and node.args[0].op == "placeholder":
+            updated += _bytes(node.meta.get("val"))
+        elif node.op == "output":
+            total = sum(_bytes(n.meta.get("val")) for n in node.all_input_nodes)
+    return updated > total
+
+
+def _bytes(value: Any) -> int:
+    return value.numel() * value.element_size() if isinstance(value, torch.Tensor) and not _is_symbolic(value) else 0
 
 
 def _static_inputs(module: GraphModule) -> frozenset[str]:

@@ -17,7 +17,7 @@ from fuseplan_client.torch.plan_call import Call, Unfit
 log = logging.getLogger("fuseplan")
 
 TIMED_CALLS = 7  # of either side, in turns
-# A plan has to be faster by more than what seven calls cannot tell: one as fast as what ran before is not worth a doubt.
+# A plan has to be faster by more than seven calls can be wrong: one that is as fast as what ran before gains nothing.
 WORTH = 0.97
 MOST_UNFIT = 20  # calls that a plan did not fit, after which it is not tried any more
 State = Literal["waiting", "planned", "refused"]
