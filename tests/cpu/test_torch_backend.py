@@ -2,6 +2,8 @@
 wrong."""
 
 import os
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -17,6 +19,7 @@ from fuseplan_client.torch.agreement import disagreement
 from fuseplan_client.torch.backend import Backend
 from fuseplan_client.torch.explain import explain
 from fuseplan_client.torch.slot import Offered, Slot
+from fuseplan_client.torch.whole import LOOK, WholeGraph
 from torch.nn import functional as F
 
 from tests.support.local_plans import LocalPlans
@@ -434,3 +437,107 @@ def test_what_depends_on_parameters_alone_is_computed_once(plans: LocalPlans, mo
     assert plans.plans[-1].prologue, "the search found that most of it can be done ahead"
     assert planned(backend)
     assert not plans.failures
+
+
+def test_tensors_that_lie_anywhere_have_plans(backend: Backend) -> None:
+    """A buffer that is a row of another tensor begins wherever that row does."""
+    columns = torch.tril_indices(3, 3, -1)[1]
+    assert columns.data_ptr() % 16
+    whole = torch.randn(2, 9 * 7)
+
+    def function(x: Any, at: Any, odd: Any) -> Any:
+        return (x.exp()[:, at] * 2 + 1).tanh().sum() * odd.exp()
+
+    check(function, lambda _: (torch.randn(4, 9), columns, whole[1][1:]), backend)
+    assert planned(backend)
+
+
+def test_a_graph_without_plans_runs_as_the_model_has_it(plans: LocalPlans, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where every plan was refused, forward and backward run PyTorch's own ops again, not those of AOTAutograd."""
+    torch._dynamo.reset()
+    monkeypatch.setattr(Slot, "_decide", lambda slot, plan: slot._refuse(plan, "slower", ""))
+    given_up: list[bool] = []
+    compiled_call = WholeGraph.__call__
+
+    def call(whole: WholeGraph, *args: Any) -> Any:
+        given_up.append(whole.is_given_up)
+        return compiled_call(whole, *args)
+
+    monkeypatch.setattr(WholeGraph, "__call__", call)
+    compiled = torch.compile(norm_gelu, backend=Backend(asker=plans), dynamic=False)
+    for seed in range(3 * LOOK):
+        x, w = (t.requires_grad_() for t in of((12, 64), (64,))(seed))
+        y, v = (t.detach().clone().requires_grad_() for t in (x, w))
+        found, expected = compiled(x, w), norm_gelu(y, v)
+        found.sum().backward()
+        expected.sum().backward()
+        assert disagreement([found, x.grad, w.grad], [expected, y.grad, v.grad]) == "", seed
+    assert not given_up[0]
+    assert given_up[-1]
+
+
+def test_tensors_that_no_plan_can_read_run_pytorchs_ops(backend: Backend) -> None:
+    """On another device, without memory, or with the negative bit, as gradients may come."""
+    compiled = torch.compile(lambda x: (x.sin() * 2 + 1).exp(), backend=backend, dynamic=False)
+    for _ in range(CALLS):
+        x = torch.ones(8, requires_grad=True)
+        compiled(x).backward(torch.ones(8))
+    assert planned(backend)
+    for grad in (torch._neg_view(torch.ones(8)), torch._efficientzerotensor((8,))):
+        x, y = (torch.ones(8, requires_grad=True) for _ in range(2))
+        compiled(x).backward(grad)
+        (y.sin() * 2 + 1).exp().backward(grad)
+        assert disagreement(x.grad, y.grad) == ""
+    meta = torch.compile(lambda x, w: (x * w + 1).relu(), backend=backend, dynamic=False)
+    for _ in range(CALLS):
+        assert meta(torch.ones(8, device="meta"), torch.ones(8, device="meta")).device.type == "meta"
+    assert "tensors on meta" in backend.problems[-1]
+
+
+def test_what_cancels_is_not_taken_for_wrong(backend: Backend) -> None:
+    """The gradient of a bias before a batch norm is zero but for roundings."""
+    model = torch.nn.Sequential(torch.nn.Linear(16, 16), torch.nn.BatchNorm1d(16), torch.nn.ReLU())
+    compiled = torch.compile(model, backend=backend, dynamic=False)
+    for seed in range(MOST_CALLS):
+        torch.manual_seed(seed)
+        compiled(torch.randn(64, 16)).square().sum().backward()
+    assert not [p for p in backend.problems if "wrong" in p]
+
+
+def test_an_error_in_a_plan_that_is_used_is_not_the_programs(backend: Backend) -> None:
+    compiled = torch.compile(norm_gelu, backend=backend, dynamic=False)
+    x, w = of((12, 64), (64,))(0)
+    with torch.no_grad():
+        for _ in range(CALLS):
+            compiled(x, w)
+        (slot,) = slots(backend)
+        assert slot.accepted is not None
+
+        def broken(_: Any) -> Any:
+            raise OSError(12, "no memory")
+
+        slot.accepted.call = broken
+        assert disagreement(compiled(x, w), norm_gelu(x, w)) == ""
+    assert (slot.state, slot.reason) == ("refused", "unusable: OSError: [Errno 12] no memory")
+
+
+ENDS = """
+import sys, time
+sys.path[:0] = {path!r}
+import torch
+from fuseplan_client.torch.backend import Backend
+from torch.nn import GELU, LayerNorm, Linear, Sequential
+model = Sequential(*(layer for _ in range(6) for layer in (Linear(8, 8), GELU(), LayerNorm(8))))
+compiled = torch.compile(model, backend=Backend(server="http://127.0.0.1:9"))
+compiled(torch.randn(4, 8)).sum().backward()
+time.sleep({pause})
+"""
+
+
+@pytest.mark.parametrize("pause", [0.0, 0.1, 0.4, 1.0])
+@pytest.mark.sweep(0.3)
+def test_a_process_ends_as_it_would(pause: float) -> None:
+    """Whatever the thread that asks is doing by then: graphs are written in PyTorch's own code."""
+    script = ENDS.format(path=[p for p in sys.path if p], pause=pause)
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=100, check=False)
+    assert ended.returncode == 0, ended.stderr

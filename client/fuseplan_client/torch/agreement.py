@@ -1,6 +1,6 @@
 """Whether a plan's tensors agree with those of what it replaces, by tolerances that are stated here."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -20,6 +20,8 @@ TOLERANCE = {
 # A single element may be so many times further off than the whole, relative to its own value and the tensor's root mean
 # square together: what cancels in one element is as large as in others.
 ELEMENT = 100.0
+# Where terms cancel, what is left is off by so many roundings of the largest output: a sum of thousands of terms.
+CANCELLED = 64
 # Of integers and booleans, so many may differ: where floats that are compared or rounded to them lie next to each
 # other.
 FLIPPED = 1e-3
@@ -29,10 +31,15 @@ def disagreement(found: Any, expected: Any) -> str:
     """Where the results of a group and of its plan differ by more than the tolerance; "" where they do not. Both are a
     tensor, or a sequence of tensors and other values."""
     ours, theirs = (v if isinstance(v, Sequence) else (v,) for v in (found, expected))
+    sizes = dict[torch.dtype, float]()
+    for t in theirs:
+        if isinstance(t, torch.Tensor) and t.dtype in TOLERANCE and t.numel():
+            finite = t.detach().double().nan_to_num(posinf=0.0, neginf=0.0)
+            sizes[t.dtype] = max(sizes.get(t.dtype, 0.0), finite.square().mean().sqrt().item())
     if len(ours) != len(theirs):
         return f"{len(ours)} outputs, expected {len(theirs)}"
     for i, (a, b) in enumerate(zip(ours, theirs, strict=True)):
-        if problem := _of_tensors(a, b) if isinstance(b, torch.Tensor) else _of_values(a, b):
+        if problem := _of_tensors(a, b, sizes) if isinstance(b, torch.Tensor) else _of_values(a, b):
             return f"output {i}: {problem}"
     return ""
 
@@ -41,7 +48,9 @@ def _of_values(a: Any, b: Any) -> str:
     return "" if type(a) is type(b) and (a == b or a is b) else f"expected {b!r}, got {a!r}"
 
 
-def _of_tensors(a: Any, b: torch.Tensor) -> str:
+def _of_tensors(a: Any, b: torch.Tensor, sizes: Mapping[torch.dtype, float]) -> str:
+    """sizes: by dtype, root mean square of the largest output. One whose terms cancel, as the gradient of a bias before
+    a norm, is roundings of terms as large as others alone."""
     if not isinstance(a, torch.Tensor):
         return f"expected a tensor, got {a!r}"
     said = [(t.dtype, tuple(t.shape), tuple(t.stride()), t.device) for t in (a, b)]
@@ -63,10 +72,11 @@ def _of_tensors(a: Any, b: torch.Tensor) -> str:
     if not y.numel():
         return ""
     off, size = (x - y).square().mean().sqrt().item(), y.square().mean().sqrt().item()
-    tiny = torch.finfo(b.dtype).tiny
+    limits = torch.finfo(b.dtype)
+    tiny = max(limits.tiny, min(CANCELLED * limits.eps, tolerance) * sizes[b.dtype])
     if off > tolerance * size + tiny:
         return f"off by {off / size if size else off:.2g} as a whole, allowed are {tolerance:.2g}"
-    beyond = (x - y).abs() - ELEMENT * tolerance * (y.abs() + size) - tiny
+    beyond = (x - y).abs() - ELEMENT * (tolerance * (y.abs() + size) + tiny)
     if (worst := int(beyond.argmax())) >= 0 and beyond[worst] > 0:
         return f"an element is {x[worst].item():.6g}, expected {y[worst].item():.6g}"
     return ""

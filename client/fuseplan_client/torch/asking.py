@@ -1,6 +1,7 @@
 """Asking a server for plans in a thread of its own: no call of a model ever waits for it, and what goes wrong is a
 reason."""
 
+import atexit
 import logging
 import os
 import queue
@@ -18,6 +19,8 @@ from fuseplan_client.server.errors import BadArgument, PlanServerError, ProblemA
 
 log = logging.getLogger("fuseplan")
 
+ENDING_S = 30.0  # for what is written or loaded when the process ends
+END = object()
 TURN_S = 0.25  # between looks at what is open
 REFINING_S = 2.0  # between looks at a plan that is being made better
 AGAIN_S = (1.0, 2.0, 5.0, 15.0, 60.0)  # until a server that gave no answer is asked again
@@ -67,12 +70,13 @@ class Asker:
 
     def _begin(self) -> None:
         self._process = os.getpid()
-        self._queue: queue.SimpleQueue[Question | Refusal] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
         self._open = 0
         self._all_answered = threading.Event()
         self._all_answered.set()
+        self._ending = False
 
     def ask(self, question: Question) -> None:
         """Takes a question; returns at once. In the child of a fork there is a thread anew."""
@@ -94,9 +98,20 @@ class Asker:
         if self._thread is None:
             self._thread = threading.Thread(target=self._work, name="fuseplan-asking", daemon=True)
             self._thread.start()
+            atexit.register(self._end, self._thread)
+
+    def _end(self, thread: threading.Thread) -> None:
+        """Waits for the thread before the interpreter ends: a thread that is ended in the middle of PyTorch's code ends
+        the process by SIGABRT."""
+        self._ending = True
+        if thread.is_alive():
+            self._queue.put(END)
+            thread.join(ENDING_S)
 
     def wait(self, seconds: float) -> bool:
         """Waits until every question has an answer. Whether that came about."""
+        if self._process != os.getpid():
+            return True  # nothing was asked in this child of a fork
         return self._all_answered.wait(seconds)
 
     def _work(self) -> None:
@@ -104,6 +119,8 @@ class Asker:
         while True:
             try:
                 item = self._queue.get(timeout=TURN_S if waiting else None)
+                if item is END:
+                    return
                 if isinstance(item, Question):
                     waiting.append(item)
                 else:
@@ -113,6 +130,8 @@ class Asker:
                 pass
             now = time.monotonic()
             for question in [q for q in waiting if q.due <= now]:
+                if self._ending:
+                    return
                 if self._answered(question):
                     waiting.remove(question)
                     question.answered = time.monotonic()

@@ -5,6 +5,7 @@ become submodules; whoever calls the model goes on with PyTorch's own ops while 
 plan once it has shown on live inputs that it agrees and is faster."""
 
 import logging
+import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,6 +18,7 @@ from torch._functorch._aot_autograd.utils import make_boxed_func
 from torch._functorch.partitioners import min_cut_rematerialization_partition
 from torch._guards import TracingContext
 from torch.fx import GraphModule, Node
+from torch.utils._pytree import tree_leaves
 
 from fuseplan_client.cpu.executor import Executor
 from fuseplan_client.cpu.program import CpuProgram
@@ -33,6 +35,7 @@ from fuseplan_client.torch.parts import parts_of
 from fuseplan_client.torch.plan_call import Call, Names, plan_call
 from fuseplan_client.torch.slot import Offered, Refusal, Slot
 from fuseplan_client.torch.support import SYMBOLS, Support, concrete
+from fuseplan_client.torch.whole import WholeGraph
 
 log = logging.getLogger("fuseplan")
 
@@ -76,25 +79,31 @@ class Backend:
     def __post_init__(self) -> None:
         if self.until not in UNTIL:
             raise ValueError(f"until: expected {' or '.join(UNTIL)}, got {self.until!r}")
+        for name, least in (("seconds", 0), ("least_ops", 1)):
+            value = getattr(self, name)
+            if not isinstance(value, int | float) or not least <= value < math.inf:
+                raise ValueError(f"{name}: expected a number from {least} on, got {value!r}")
+        if self.server is not None and not isinstance(self.server, str):
+            raise ValueError(f"server: expected an address, got {self.server!r}")
         self._replaced = UNTIL[self.until]
         named = self.server or os.environ.get("FUSEPLAN_SERVER")
         self.asker = self.asker or Asker((lambda: named) if named else embedded_server, **self.client)
-        self._compile = aot_autograd(
-            fw_compiler=self._compiler("forward"),
-            bw_compiler=self._compiler("backward"),
-            inference_compiler=self._compiler("inference"),
-            partition_fn=min_cut_rematerialization_partition,
-            keep_inference_input_mutations=True,
-        )
 
     def __call__(self, module: GraphModule, examples: Sequence[Any]) -> Callable[..., Any]:
         """Compiles a graph of Dynamo's."""
-        self._updates_in_place = False
-        compiled = self._compile(module, examples)
-        if self._updates_in_place:
+        whole = WholeGraph(module.forward)
+        compile_ = aot_autograd(
+            fw_compiler=self._compiler("forward", whole),
+            bw_compiler=self._compiler("backward", whole),
+            inference_compiler=self._compiler("inference", whole),
+            partition_fn=min_cut_rematerialization_partition,
+            keep_inference_input_mutations=True,
+        )
+        whole.compiled = compile_(module, examples)
+        if whole.updates_in_place:
             self.problems.append(IN_PLACE)
             return module.forward
-        return compiled
+        return whole
 
     def wait(self, seconds: float) -> bool:
         """Waits until every plan that was asked for is there, or will not be. For tests and benchmarks: programs go
@@ -107,24 +116,27 @@ class Backend:
         slots = [slot for group in self.groups for slot in group.slots.values()]
         return all(not slot.is_open and not slot.is_judging for slot in slots)
 
-    def _compiler(self, kind: str) -> Callable[[GraphModule, Sequence[Any]], Any]:
+    def _compiler(self, kind: str, whole: WholeGraph) -> Callable[[GraphModule, Sequence[Any]], Any]:
         def compiled(module: GraphModule, _: Sequence[Any]) -> Any:
-            grouped = self._grouped(kind, module)
+            grouped = self._grouped(kind, module, whole)
             return make_boxed_func(lambda *args: grouped.forward(*args))  # looked up: `explain` looks at calls
 
         return compiled
 
-    def _grouped(self, kind: str, module: GraphModule) -> GraphModule:
+    def _grouped(self, kind: str, module: GraphModule, whole: WholeGraph) -> GraphModule:
         """The graph with groups; as it came where that fails, which is never the program's problem."""
         try:
+            if elsewhere := _elsewhere(module):
+                self.problems.append(f"{kind}: a graph with tensors on {elsewhere} stays PyTorch's")
+                return module
             if _updates_in_place(module):
-                self._updates_in_place = True
+                whole.updates_in_place = True
                 return module
             support = Support()
             constants = _static_inputs(module) if self.constants and kind == "inference" else frozenset[str]()
             parts = partition(module, support, self.least_ops)
             for name in parts.groups:
-                self._place(parts.module, name, f"{kind} {len(self.groups)}", constants)
+                whole.groups.append(self._place(parts.module, name, f"{kind} {len(self.groups)}", constants))
             parts.module.recompile()
             reasons = {n.name: support.verdict(n).reason for n in module.graph.nodes if n.op == "call_function"}
             left = {n.name: reasons.get(n.name, "") for n in parts.module.graph.nodes if n.op == "call_function"}
@@ -154,7 +166,12 @@ class Backend:
         return Slot(replaced, self._refused)
 
     def _ask_with_parts(
-        self, constants: frozenset[int], module: GraphModule, slot: Slot, examples: Sequence[Any]
+        self,
+        constants: frozenset[int],
+        module: GraphModule,
+        slot: Slot,
+        examples: Sequence[Any],
+        alignments: Sequence[int],
     ) -> None:
         """Asks for a plan of all, and once that is there, offers the same with products by PyTorch: calls say which is
         faster."""
@@ -167,7 +184,7 @@ class Backend:
                 slot.parts = parts
                 slot.offer(Offered(parts, progress=parts.progress))
 
-        self._ask(constants, module, slot, examples, ended)
+        self._ask(constants, module, slot, examples, alignments, ended)
 
     def _ask(
         self,
@@ -175,17 +192,21 @@ class Backend:
         module: GraphModule,
         slot: Slot,
         examples: Sequence[Any],
+        alignments: Sequence[int],
         ended: Callable[[], None] = lambda: None,
     ) -> None:
         exported: list[Exported] = []
+        target = f"cpu:{torch.get_num_threads()}"  # another thread has a number of its own
 
         def request() -> Mapping[str, Any]:
             exported.append(export(module, examples))
             slot.ops = len(exported[0].body["nodes"])
             for row, read in zip(exported[0].body["inputs"], exported[0].reads, strict=True):
+                if not read.number:
+                    least = read.dtype.itemsize
+                    row["alignment"] = max(min(row["alignment"], alignments[read.position]), least)
                 if read.position in constants and not read.number:
                     row["constant"] = "torch"  # which version it is of, the tensor itself says at each call
-            target = f"cpu:{torch.get_num_threads()}"
             return {"graph": exported[0].body, "target": target, "device_key": class_key(target)}
 
         def ready(answer: Answer, binaries: Mapping[str, bytes], executor: Executor) -> None:
@@ -206,8 +227,14 @@ class Backend:
     ) -> None:
         self.problems.append(f"{f'plan {plan.key[:12]}' if plan.key else 'products by PyTorch'} {why}: {detail}")
         times = (plan_us, replaced_us) if why == "slower" else (None, None)
-        if plan.key:
+        if plan.key and why != "unfit":  # which is no fault of the plan's
             self.asker.refuse(asking.Refusal(plan.key, why, detail, *times))
+
+
+def _elsewhere(module: GraphModule) -> str:
+    """A device other than the CPU that a tensor of a graph is on, "" where none is."""
+    values = [v for n in module.graph.nodes for v in tree_leaves((n.meta.get("val"),)) if isinstance(v, torch.Tensor)]
+    return next((v.device.type for v in values if v.device.type != "cpu"), "")
 
 
 def _updates_in_place(module: GraphModule) -> bool:
@@ -250,9 +277,12 @@ def _is_symbolic(value: Any) -> bool:
     return any(isinstance(n, torch.SymInt) for n in sizes)
 
 
-@lru_cache(maxsize=1)
-def _default() -> Backend:
-    return Backend()
+@lru_cache(maxsize=64)
+def _configured(options: tuple[tuple[str, Any], ...]) -> Backend:
+    """One for all graphs that are compiled with the same options: PyTorch asks for each of them."""
+    given = dict(options)
+    own = {k: v for k, v in given.items() if k in OPTIONS[:OWN_OPTIONS]}
+    return Backend(**own, client={k: v for k, v in given.items() if k not in own})
 
 
 def fuseplan(
@@ -262,10 +292,9 @@ def fuseplan(
     Raises ValueError for an option that there is not."""
     if mode not in (None, "default"):
         raise ValueError(f"expected no mode, got {mode!r}: plans have none")
-    if not options:
-        return _default()(module, examples)
+    options = options or {}
     unknown = [name for name in options if name not in OPTIONS]
     if unknown:
         raise ValueError(f"expected options {', '.join(OPTIONS)}, got {unknown[0]!r}")
-    own = {k: v for k, v in options.items() if k in OPTIONS[:OWN_OPTIONS]}
-    return Backend(**own, client={k: v for k, v in options.items() if k not in own})(module, examples)
+    frozen = tuple((k, tuple(v) if isinstance(v, list | set) else v) for k, v in sorted(options.items()))
+    return _configured(frozen)(module, examples)

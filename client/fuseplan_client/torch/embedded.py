@@ -23,7 +23,12 @@ class NoServer(RuntimeError):
 
 class _Server:
     def __init__(self, process: "subprocess.Popen[str]", address: str) -> None:
-        self.process, self.address = process, address
+        self.process, self.address, self.owner = process, address, os.getpid()
+
+    @property
+    def is_up(self) -> bool:
+        """Whether it runs, as far as the process that started it can tell; children of its fork take it for up."""
+        return self.owner != os.getpid() or self.process.poll() is None
 
 
 def embedded_server() -> str:
@@ -31,7 +36,7 @@ def embedded_server() -> str:
     NoServer."""
     global _server
     with _lock:
-        if _server is None or _server.process.poll() is not None:
+        if _server is None or not _server.is_up:
             _server = _started()
         return _server.address
 

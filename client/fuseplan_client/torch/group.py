@@ -14,10 +14,12 @@ from fuseplan_client.torch.slot import Slot
 
 log = logging.getLogger("fuseplan")
 
+MOST_ALIGNMENT = 64  # bytes
 MOST_SIZES = 8  # that a group gets plans for; beyond, what it replaced runs
 
-# Asks for a plan of a group's module for inputs like the examples, which are fake tensors and numbers.
-Ask = Callable[[GraphModule, Slot, Sequence[Any]], None]
+# Asks for a plan of a group's module for inputs like the examples, which are fake tensors and numbers; and what their
+# addresses are multiples of.
+Ask = Callable[[GraphModule, Slot, Sequence[Any], Sequence[int]], None]
 
 
 class PlannedGroup(torch.nn.Module):
@@ -70,7 +72,7 @@ class PlannedGroup(torch.nn.Module):
             self._only = slot
         try:
             known = not self.dynamic and all(map(_alike, args, self._examples))
-            self._ask(self.module, slot, self._examples if known else _faked(args))
+            self._ask(self.module, slot, self._examples if known else _faked(args), list(map(_alignment, args)))
         except Exception as error:  # a fault of ours costs this group, never the program
             slot.withdraw(f"{type(error).__name__}: {error}")
         return slot
@@ -108,6 +110,12 @@ def _layout(value: Any) -> Any:
     if isinstance(value, torch.Tensor):
         return value.dtype, *value.shape, *value.stride()
     return float if isinstance(value, float) else value
+
+
+def _alignment(value: Any) -> int:
+    """The largest power of two, MOST_ALIGNMENT at most, that a tensor's address is a multiple of."""
+    address = value.data_ptr() if isinstance(value, torch.Tensor) else 0
+    return min(address & -address or MOST_ALIGNMENT, MOST_ALIGNMENT)
 
 
 def _alike(value: Any, example: Any) -> bool:

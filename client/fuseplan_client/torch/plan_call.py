@@ -119,8 +119,7 @@ class _Writer:
 
     def _inputs(self) -> None:
         """Looks at every tensor that is read, and writes its address to the table."""
-        together: list[str] = []
-        alignment = 1
+        together: dict[int, list[str]] = {}  # addresses, by what they have to be multiples of
         for i, read in enumerate(self.places.inputs):
             spec = self.program.plan.inputs[i]
             if read.number:
@@ -136,17 +135,24 @@ class _Writer:
                 f"        t = args[{read.position}]",
                 f"        if t.dtype is not type{i}:",
                 f"            raise Unfit('input {read.position} is of another dtype')",
+                "        if t.is_neg():",
+                f"            raise Unfit('input {read.position} is negated when it is read')",
                 f"        check(t, size{i}, stride{i})",
                 f"        at[{i}] = a{i} = t.data_ptr()",
             ]
             if 0 not in read.sizes:
-                together.append(f"a{i}")
-                alignment = max(alignment, spec.alignment_bytes)
-        if together and alignment > 1:
+                together.setdefault(spec.alignment_bytes, []).append(f"a{i}")
+        if together:  # fake tensors and such have no memory
             self.lines += [
-                f"        if ({' | '.join(together)}) & {alignment - 1}:",
-                "            raise Unfit('an input does not lie as its plan relies on')",
+                f"        if not ({' and '.join(a for found in together.values() for a in found)}):",
+                "            raise Unfit('an input has no memory')",
             ]
+        for alignment, addresses in together.items():
+            if alignment > 1:
+                self.lines += [
+                    f"        if ({' | '.join(addresses)}) & {alignment - 1}:",
+                    "            raise Unfit('an input does not lie as its plan relies on')",
+                ]
 
     def _outputs(self) -> None:
         """Makes the tensors that the plan writes."""

@@ -19,9 +19,9 @@ log = logging.getLogger("fuseplan")
 TIMED_CALLS = 7  # of either side, in turns
 # A plan has to be faster by more than seven calls can be wrong: one that is as fast as what ran before gains nothing.
 WORTH = 0.97
-MOST_UNFIT = 20  # calls that a plan did not fit, after which it is not tried any more
+MOST_UNFIT = 20  # calls that a plan did not fit, after which it goes unless most calls do fit
 State = Literal["waiting", "planned", "refused"]
-Refusal = Literal["wrong", "slower", "unusable"]
+Refusal = Literal["wrong", "slower", "unusable", "unfit"]
 Progress = Literal["asking", "judging", "ready", "useless"]
 
 
@@ -35,6 +35,8 @@ class Offered:
     kernels: int | None = None
     progress: Callable[[], Progress] = lambda: "ready"
     began: bool = False
+    is_checked: bool = False
+    unfit: int = 0
     samples_us: dict[bool, list[float]] = field(default_factory=lambda: {True: [], False: []})
 
 
@@ -69,7 +71,6 @@ class Slot:
     _judged: Offered | None = None
     _next: deque[Offered] = field(default_factory=deque)
     _judging: threading.RLock = field(default_factory=threading.RLock)
-    _unfit: int = 0
 
     def __post_init__(self) -> None:
         self.run = self.replaced
@@ -132,6 +133,7 @@ class Slot:
             if problem:
                 self._refuse(plan, "wrong", problem)
             elif plan.progress() == "ready":
+                plan.is_checked = True
                 self.run = self._timed
         finally:
             self._judging.release()
@@ -143,7 +145,7 @@ class Slot:
             return self._now(args)
         try:
             plan = self._judged
-            if plan is None:
+            if plan is None or not plan.is_checked:
                 return self._now(args)
             of_plan = len(plan.samples_us[True]) <= len(plan.samples_us[False])
             start = time.perf_counter()
@@ -151,6 +153,11 @@ class Slot:
                 found = plan.call(args) if of_plan else self._now(args)
             except (Unfit, StackError) as unfit:
                 self._note_unfit(plan, unfit)
+                return self.replaced(args)
+            except Exception as error:
+                if not of_plan:
+                    raise
+                self._refuse(plan, "unusable", f"{type(error).__name__}: {error}")
                 return self.replaced(args)
             plan.samples_us[of_plan].append(1e6 * (time.perf_counter() - start))
             if min(map(len, plan.samples_us.values())) >= TIMED_CALLS:
@@ -168,7 +175,7 @@ class Slot:
             self._refuse(plan, "slower", f"{self.plan_us:.0f} us, what ran before {self.replaced_us:.0f} us")
 
     def _accept(self, plan: Offered) -> None:
-        self.accepted, self._unfit, self.state, self.reason = plan, 0, "planned", ""
+        self.accepted, self.planned_calls, self.state, self.reason = plan, 0, "planned", ""
         self._go_on()
 
     def _planned(self, args: Sequence[Any]) -> Any:
@@ -179,15 +186,21 @@ class Slot:
             found = plan.call(args)
             self.planned_calls += 1
             return found
-        except (Unfit, StackError) as unfit:
-            with self._judging:
-                self._note_unfit(plan, unfit)
+        except Exception as error:  # whatever a plan does, the program goes on without it
+            if self._judging.acquire(blocking=False):  # in the child of a fork nobody may ever let go of it
+                try:
+                    if isinstance(error, Unfit | StackError):
+                        self._note_unfit(plan, error)
+                    elif self.accepted is plan:
+                        self._refuse(plan, "unusable", f"{type(error).__name__}: {error}")
+                finally:
+                    self._judging.release()
         return self.replaced(args)
 
     def _note_unfit(self, plan: Offered, unfit: Exception) -> None:
-        self._unfit += 1
-        if self._unfit >= MOST_UNFIT:
-            self._refuse(plan, "unusable", f"{MOST_UNFIT} calls did not fit: {unfit}")
+        plan.unfit += 1
+        if plan.unfit >= MOST_UNFIT and (self.accepted is not plan or 2 * plan.unfit > self.planned_calls):
+            self._refuse(plan, "unfit", f"{plan.unfit} calls did not fit: {unfit}")
 
     def _refuse(self, plan: Offered, why: Refusal, detail: str) -> None:
         """Goes on without the plan: with the one before, unless it is that."""
