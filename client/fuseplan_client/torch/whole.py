@@ -11,9 +11,9 @@ LOOK = 32  # calls from one look at the plans to the next; a power of two
 
 @dataclass
 class WholeGraph:
-    """What Dynamo calls. AOTAutograd's graphs are of more and smaller ops than a model's own: where every plan was
-    refused, the model's own run again. groups: of the forward and the backward graph. updates_in_place: the graph is
-    mostly that.
+    """The function that Dynamo calls. AOTAutograd's graphs are of more and smaller ops than a model's own: where every
+    plan was refused, the model's own run again. groups: of the forward and the backward graph. updates_in_place: the
+    graph is mostly that.
     """
 
     eager: Callable[..., Any]
