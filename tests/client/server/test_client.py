@@ -328,7 +328,8 @@ def test_an_interrupt_drops_the_request(monkeypatch: pytest.MonkeyPatch) -> None
             client.resolve(REQUEST)
         thread.join()
         server.respond = always(http(answer()))
-        assert isinstance(client.resolve(REQUEST), Answer)
+        # By a client that tries again: the server may close the connection of the request that was dropped at any time.
+        assert isinstance(bare(server.url, limits=QUICK).resolve(REQUEST), Answer)
 
 
 def test_work_goes_on_in_a_new_thread_where_the_old_one_has_ended() -> None:

@@ -23,6 +23,7 @@ ASKING = (
     ("DELETE", "/v1/plans/" + "0" * 64),
     ("GET", "/v1/graphs/" + "0" * 64),
     ("GET", "/v1/binaries/" + "0" * 64),
+    ("GET", "/v1/executor"),
     ("GET", "/v1/operations/x"),
     ("POST", "/v1/operations/x:cancel"),
     ("GET", "/v1/batches"),
@@ -69,6 +70,9 @@ def test_every_endpoint_that_asks_the_database_has_a_deadline(stopped: Running) 
         assert answer.json()["type"] in ("/errors/database-unavailable", "/errors/busy")
     answer = stopped.client.post("/v1/plans:resolve", json={"graph": wire()})
     assert (answer.status_code, answer.json()["type"]) == (503, "/errors/database-unavailable")
+    refusal = {"id": "0" * 32, "why": "unusable", "text": "no"}
+    answer = stopped.client.post("/v1/plans/" + "0" * 64 + "/refusals", json=refusal)
+    assert (answer.status_code, answer.json()["type"]) == (503, "/errors/database-unavailable")
     lines = json.dumps({"custom_id": "a", "graph": wire()})
     answer = stopped.client.post("/v1/batches", content=lines, headers={"Content-Type": "application/x-ndjson"})
     assert (answer.status_code, answer.json()["type"]) == (503, "/errors/database-unavailable")
@@ -80,10 +84,11 @@ def test_every_endpoint_that_asks_the_database_has_a_deadline(stopped: Running) 
 
 def test_all_routes_are_told_of_here(stopped: Running) -> None:
     """An endpoint that is new asks the database in threads, or stands among those that do not ask it."""
-    free = {"/livez", "/readyz", "/metrics", "/errors", "/errors/{slug}", "/openapi.json", "/v1/plans:resolve"}
+    free = {"/livez", "/readyz", "/metrics", "/errors", "/errors/{slug}", "/openapi.json", "/v1/plans:resolve", "/v1/key"}
     paths = {path for path, _ in stopped.app.openapi()["paths"].items()} | {"/", "/plans/{plan_key}"}
     paths |= {f"/plans/{{plan_key}}/{part}" for part in ("graph", "text", "steps", "sources/{step}")}
     told = {path.replace("0" * 64, "{}").replace("/x", "/{}") for _, path in ASKING} | {"/v1/batches"}
+    told |= {"/v1/plans/{}/refusals"}
     shapes = {"/".join("{}" + p[p.index("}") + 1 :] if p.startswith("{") else p for p in path.split("/"))
               for path in paths - free}  # fmt: skip
     assert shapes == told

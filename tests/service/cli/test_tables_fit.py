@@ -265,6 +265,7 @@ def test_settings_and_findings(golden: Golden, width: int, cli: Cli, monkeypatch
     monkeypatch.setenv("COLUMNS", str(width))
     monkeypatch.setenv("FUSEPLAN_DB", "sqlite:////var/lib/fuseplan/plans.db")
     monkeypatch.setenv("FUSEPLAN_CACHE", "/var/cache/fuseplan")
+    monkeypatch.setenv("FUSEPLAN_SIGNING_KEY", "/var/lib/fuseplan/signing.key")
     monkeypatch.setenv("FUSEPLAN_CONFIG", "/dev/null")
     shown = cli("config", "show").out
     golden(f"config_{width}.txt", shown)
