@@ -84,7 +84,16 @@ def test_every_endpoint_that_asks_the_database_has_a_deadline(stopped: Running) 
 
 def test_all_routes_are_told_of_here(stopped: Running) -> None:
     """An endpoint that is new asks the database in threads, or stands among those that do not ask it."""
-    free = {"/livez", "/readyz", "/metrics", "/errors", "/errors/{slug}", "/openapi.json", "/v1/plans:resolve", "/v1/key"}
+    free = {
+        "/livez",
+        "/readyz",
+        "/metrics",
+        "/errors",
+        "/errors/{slug}",
+        "/openapi.json",
+        "/v1/plans:resolve",
+        "/v1/key",
+    }
     paths = {path for path, _ in stopped.app.openapi()["paths"].items()} | {"/", "/plans/{plan_key}"}
     paths |= {f"/plans/{{plan_key}}/{part}" for part in ("graph", "text", "steps", "sources/{step}")}
     told = {path.replace("0" * 64, "{}").replace("/x", "/{}") for _, path in ASKING} | {"/v1/batches"}
