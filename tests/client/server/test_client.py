@@ -6,6 +6,7 @@ import json
 import multiprocessing
 import os
 import random
+import signal
 import threading
 import traceback
 from collections.abc import Callable, Sequence
@@ -322,10 +323,14 @@ def test_an_interrupt_drops_the_request(monkeypatch: pytest.MonkeyPatch) -> None
             assert waited(lambda: bool(server.asked))
             os.kill(os.getpid(), 2)
 
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)  # what runs in a shell's background ignores it
         thread = threading.Thread(target=interrupt)
         thread.start()
-        with pytest.raises(KeyboardInterrupt):
-            client.resolve(REQUEST)
+        try:
+            with pytest.raises(KeyboardInterrupt):
+                client.resolve(REQUEST)
+        finally:
+            signal.signal(signal.SIGINT, before)
         thread.join()
         server.respond = always(http(answer()))
         # By a client that tries again: the server may close the connection of the request that was dropped at any time.
