@@ -323,7 +323,8 @@ def test_an_interrupt_drops_the_request(monkeypatch: pytest.MonkeyPatch) -> None
             assert waited(lambda: bool(server.asked))
             os.kill(os.getpid(), 2)
 
-        before = signal.signal(signal.SIGINT, signal.default_int_handler)  # what runs in a shell's background ignores it
+        # Programs in the background of a shell ignore it.
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)
         thread = threading.Thread(target=interrupt)
         thread.start()
         try:
