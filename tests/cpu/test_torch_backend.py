@@ -14,12 +14,14 @@ import pytest
 torch = pytest.importorskip("torch")
 
 # ruff: noqa: E402  PyTorch is an extra
+from fuseplan_client.torch import backward as backward_module
 from fuseplan_client.torch import slot as slot_module
+from fuseplan_client.torch import whole as whole_module
 from fuseplan_client.torch.agreement import disagreement
 from fuseplan_client.torch.backend import Backend
 from fuseplan_client.torch.explain import explain
 from fuseplan_client.torch.slot import Offered, Slot
-from fuseplan_client.torch.whole import LOOK, WholeGraph
+from fuseplan_client.torch.whole import Race
 from torch.nn import functional as F
 
 from tests.support.local_plans import LocalPlans
@@ -32,11 +34,16 @@ def plans(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalPlans]:
     made.close()
 
 
+def take_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Takes every plan and every graph with plans, whatever the times are."""
+    monkeypatch.setattr(Slot, "_decide", Slot._accept)
+    monkeypatch.setattr(whole_module, "_is_faster", lambda planned_us, own_us: True)
+
+
 @pytest.fixture
 def backend(plans: LocalPlans, monkeypatch: pytest.MonkeyPatch) -> Iterator[Backend]:
     """A back end whose plans are there at once and are taken whatever their times are."""
-
-    monkeypatch.setattr(Slot, "_decide", Slot._accept)
+    take_all(monkeypatch)
     torch._dynamo.reset()
     made = Backend(asker=plans, least_ops=1)
     plans.failures.clear()
@@ -53,8 +60,8 @@ def planned(backend: Backend) -> bool:
     return bool(slots(backend)) and all(s.state == "planned" and s.planned_calls for s in slots(backend))
 
 
-CALLS = 18  # one that compares, 14 that are timed, and some that are planned
-MOST_CALLS = 60  # where parts with plans of their own are judged as well
+CALLS = 52  # one that compares, 14 by which the plan is timed, 30 by which the graph is, and some more
+MOST_CALLS = 100  # where parts with plans of their own are judged as well, and the whole graph
 
 
 def check(function: Callable[..., Any], make: Callable[[int], tuple[Any, ...]], backend: Backend, **how: Any) -> None:
@@ -339,6 +346,7 @@ def test_an_explanation_says_what_went_where(backend: Backend) -> None:
     found = explain(model, of((12, 64), (64,), grad=True)(0), backend=backend, inductor=False)
     assert [g.kind for g in found.graphs] == ["forward", "backward"]
     forward = found.graphs[0].parts
+    assert [v.is_planned for v in found.verdicts] == [True]
     assert [bool(p.state) for p in forward] == [True, False, True]
     assert forward[1].name.startswith("aten.sort")
     assert "no such op" in forward[1].reason
@@ -411,7 +419,7 @@ def test_inductor_runs_what_no_plan_does(plans: LocalPlans, monkeypatch: pytest.
 
 def test_what_depends_on_parameters_alone_is_computed_once(plans: LocalPlans, monkeypatch: pytest.MonkeyPatch) -> None:
     """With `constants`, until a parameter is written to, or is another tensor."""
-    monkeypatch.setattr(Slot, "_decide", Slot._accept)
+    take_all(monkeypatch)
     torch._dynamo.reset()
     backend = Backend(asker=plans, constants=True)
 
@@ -456,24 +464,119 @@ def test_a_graph_without_plans_runs_as_the_model_has_it(plans: LocalPlans, monke
     """Where every plan was refused, forward and backward run PyTorch's own ops again, not those of AOTAutograd."""
     torch._dynamo.reset()
     monkeypatch.setattr(Slot, "_decide", lambda slot, plan: slot._refuse(plan, "slower", ""))
-    given_up: list[bool] = []
-    compiled_call = WholeGraph.__call__
+    backend = Backend(asker=plans)
+    compiled = torch.compile(norm_gelu, backend=backend, dynamic=False)
+    ways = [train(compiled, norm_gelu, seed) for seed in range(2 * CALLS)]
+    assert "Compiled" in ways[0]
+    assert "Compiled" not in ways[-1]
+    assert backend.is_settled
 
-    def call(whole: WholeGraph, *args: Any) -> Any:
-        given_up.append(whole.is_given_up)
-        return compiled_call(whole, *args)
 
-    monkeypatch.setattr(WholeGraph, "__call__", call)
-    compiled = torch.compile(norm_gelu, backend=Backend(asker=plans), dynamic=False)
-    for seed in range(3 * LOOK):
-        x, w = (t.requires_grad_() for t in of((12, 64), (64,))(seed))
-        y, v = (t.detach().clone().requires_grad_() for t in (x, w))
-        found, expected = compiled(x, w), norm_gelu(y, v)
-        found.sum().backward()
-        expected.sum().backward()
-        assert disagreement([found, x.grad, w.grad], [expected, y.grad, v.grad]) == "", seed
-    assert not given_up[0]
-    assert given_up[-1]
+def train(compiled: Callable[..., Any], function: Callable[..., Any], seed: int) -> str:
+    """A step of the compiled function and the same of the function agree. Returns the name of what computes the
+    gradient of the result."""
+    x, w = (t.requires_grad_() for t in of((12, 64), (64,))(seed))
+    y, v = (t.detach().clone().requires_grad_() for t in (x, w))
+    found, expected = compiled(x, w), function(y, v)
+    name = found.grad_fn.name()
+    found.sum().backward()
+    expected.sum().backward()
+    assert disagreement([found, x.grad, w.grad], [expected, y.grad, v.grad]) == "", seed
+    return name
+
+
+@pytest.mark.parametrize("is_faster", [True, False])
+def test_the_whole_step_is_judged_with_its_plans(
+    is_faster: bool, plans: LocalPlans, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Plans that are faster than the ops in their groups are used if forward and backward with them are faster than
+    what the model would run."""
+    torch._dynamo.reset()
+    monkeypatch.setattr(Slot, "_decide", Slot._accept)
+    asked: list[tuple[float, float]] = []
+
+    def verdict(planned_us: float, own_us: float) -> bool:
+        asked.append((planned_us, own_us))
+        return is_faster
+
+    monkeypatch.setattr(whole_module, "_is_faster", verdict)
+    backend = Backend(asker=plans)
+    compiled = torch.compile(norm_gelu, backend=backend, dynamic=False)
+    ways = [train(compiled, norm_gelu, seed) for seed in range(MOST_CALLS)]
+    assert len(asked) == 1
+    assert min(asked[0]) > 0
+    assert backend.is_settled
+    in_race = ways[-MOST_CALLS // 2 :]
+    assert {"Compiled" in way for way in in_race[-10:]} == {is_faster}
+    (whole,) = backend.wholes
+    assert (whole.races[()].planned_us, whole.races[()].own_us) == asked[0]
+    (slot, _) = slots(backend)
+    assert slot.accepted is not None
+    slot.offer(slot.accepted)  # another plan: the same, once more
+    assert not backend.is_settled
+    for seed in range(MOST_CALLS):
+        train(compiled, norm_gelu, seed)
+    assert len(asked) == 1, "which is what was judged before"
+
+
+def test_backward_passes_are_timed_with_their_forward_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One graph for each of several layers: their backward passes come later, in the opposite order; some never do."""
+    clock = [0.0]
+    monkeypatch.setattr(backward_module.time, "perf_counter", lambda: clock[0])
+
+    def side(took_s: float) -> Callable[..., Any]:
+        class Timed(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx: Any, x: Any, w: Any) -> Any:
+                clock[0] += took_s
+                return x * 2 + w
+
+            @staticmethod
+            def backward(ctx: Any, grad: Any) -> Any:  # type: ignore[override]
+                clock[0] += 2 * took_s
+                return grad * 2, grad
+
+        return Timed.apply
+
+    samples_us = None
+    race, sides = Race(), {True: side(1.0), False: side(3.0)}
+    weights = [torch.ones(4, requires_grad=True) for _ in range(4)]
+    for step in range(20):
+        x = torch.ones(4, requires_grad=True)
+        for w in weights:
+            x = race.call(sides, (x, w))
+            clock[0] += 100.0  # what is between the layers
+        if step % 2:
+            x.sum().backward()
+        samples_us = race.samples_us()
+        if samples_us is not None:
+            break
+    assert samples_us is not None
+    assert {side: set(samples) for side, samples in samples_us.items()} == {True: {3e6}, False: {9e6}}
+    race.decide(samples_us)
+    assert race.is_planned
+    assert (race.planned_us, race.own_us) == (3e6, 9e6)
+    hooks = [w._backward_hooks for w in weights]
+    assert not any(hooks), "none is left on the model's parameters"
+
+
+def test_forward_passes_count_where_no_gradient_is_asked_for() -> None:
+    race = Race()
+    sides = dict.fromkeys((True, False), lambda w: w * 2)
+    w = torch.ones(4, requires_grad=True)
+    assert calls_of(race, sides, w) == 2 * whole_module.TIMED_CALLS * whole_module.WITHOUT_BACKWARD
+    race.restart()
+    with torch.no_grad():
+        assert calls_of(race, sides, w) == 2 * whole_module.TIMED_CALLS
+
+
+def calls_of(race: Race, sides: Any, *args: Any) -> int:
+    """Calls until there are enough samples."""
+    calls = 0
+    while race.samples_us() is None and calls < 200:
+        race.call(sides, args)
+        calls += 1
+    return calls
 
 
 def test_tensors_that_no_plan_can_read_run_pytorchs_ops(backend: Backend) -> None:

@@ -7,6 +7,7 @@ plan once it has shown on live inputs that it agrees and is faster."""
 import logging
 import math
 import os
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
@@ -29,41 +30,32 @@ from fuseplan_client.torch import asking
 from fuseplan_client.torch.asking import Asker, Question
 from fuseplan_client.torch.embedded import embedded_server
 from fuseplan_client.torch.export import Exported, export
-from fuseplan_client.torch.group import PlannedGroup, by_eager, by_inductor
+from fuseplan_client.torch.group import PlannedGroup, by_eager, by_inductor, own_by_eager, own_by_inductor
 from fuseplan_client.torch.partition import partition
 from fuseplan_client.torch.parts import parts_of
-from fuseplan_client.torch.plan_call import Call, Names, plan_call
+from fuseplan_client.torch.plan_call import Names, plan_call
 from fuseplan_client.torch.slot import Offered, Refusal, Slot
 from fuseplan_client.torch.support import SYMBOLS, Support, concrete
-from fuseplan_client.torch.whole import WholeGraph
+from fuseplan_client.torch.whole import CompiledGraph, WholeGraph
 
 log = logging.getLogger("fuseplan")
 
 OWN_OPTIONS = 5  # the first of these; the others are for `PlanClient`
 OPTIONS = ("server", "seconds", "until", "constants", "least_ops", "server_keys", "cache")
 IN_PLACE = "a graph that is mostly updates in place stays PyTorch's: plans write to memory of their own"
-UNTIL = {"eager": by_eager, "inductor": by_inductor}
+UNTIL = {"eager": (by_eager, own_by_eager), "inductor": (by_inductor, own_by_inductor)}
 DEFAULT_SECONDS = 60.0
 FIRST_SECONDS = 10.0
 
 
-@dataclass(frozen=True)
-class CompiledGraph:
-    """One graph of AOTAutograd's. kind: "forward", "backward" or "inference". module: it with its groups. left: of ops
-    that are no part of a group, by the node's name, why."""
-
-    kind: str
-    module: GraphModule
-    left: Mapping[str, str]
-
-
 @dataclass
 class Backend:
-    """One configuration of the back end, with what it compiled. server: its address; None: FUSEPLAN_SERVER, or else one
-    of this process's own. seconds: of search for each group. until: what groups run before there is a plan, "eager" or
-    "inductor", and where no plan is faster. constants: parameters and buffers of models that are called without
-    gradients are taken for constants: what depends on them alone is computed once, and again where PyTorch counted a
-    write to one; writes by `.data` are not counted. least_ops: of a group that a plan is asked for."""
+    """One configuration of the back end, with what it compiled and the program still has. server: its address; None:
+    FUSEPLAN_SERVER, or else one of this process's own. seconds: of search for each group. until: what runs before there
+    is a plan, "eager" or "inductor", and where no plan is faster. constants: parameters and buffers of models that are
+    called without gradients are taken for constants: what depends on them alone is computed once, and again where
+    PyTorch counted a write to one; writes by `.data` are not counted. least_ops: of a group that a plan is asked for.
+    """
 
     server: str | None = None
     seconds: float = DEFAULT_SECONDS
@@ -71,8 +63,6 @@ class Backend:
     constants: bool = False
     least_ops: int = 2
     client: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    groups: list[PlannedGroup] = field(default_factory=list)
-    graphs: list[CompiledGraph] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     asker: Any = None  # whom plans are asked of
 
@@ -85,13 +75,13 @@ class Backend:
                 raise ValueError(f"{name}: expected a number from {least} on, got {value!r}")
         if self.server is not None and not isinstance(self.server, str):
             raise ValueError(f"server: expected an address, got {self.server!r}")
-        self._replaced = UNTIL[self.until]
+        self._wholes: list[weakref.ref[WholeGraph]] = []
         named = self.server or os.environ.get("FUSEPLAN_SERVER")
         self.asker = self.asker or Asker((lambda: named) if named else embedded_server, **self.client)
 
     def __call__(self, module: GraphModule, examples: Sequence[Any]) -> Callable[..., Any]:
         """Compiles a graph of Dynamo's."""
-        whole = WholeGraph(module.forward)
+        whole = WholeGraph(UNTIL[self.until][1](module), any(isinstance(e, SYMBOLS) for e in examples))
         compile_ = aot_autograd(
             fw_compiler=self._compiler("forward", whole),
             bw_compiler=self._compiler("backward", whole),
@@ -103,7 +93,23 @@ class Backend:
         if whole.updates_in_place:
             self.problems.append(IN_PLACE)
             return module.forward
+        self._wholes = [ref for ref in self._wholes if ref() is not None] + [weakref.ref(whole)]
         return whole
+
+    @property
+    def wholes(self) -> list[WholeGraph]:
+        """The graphs of Dynamo's, but for those that stay as they are."""
+        return [whole for ref in self._wholes if (whole := ref()) is not None]
+
+    @property
+    def groups(self) -> list[PlannedGroup]:
+        """The groups of all graphs."""
+        return [group for whole in self.wholes for group in whole.groups]
+
+    @property
+    def graphs(self) -> list[CompiledGraph]:
+        """The graphs of AOTAutograd's that have groups."""
+        return [graph for whole in self.wholes for graph in whole.graphs]
 
     def wait(self, seconds: float) -> bool:
         """Waits until every plan that was asked for is there, or will not be. For tests and benchmarks: programs go
@@ -112,9 +118,8 @@ class Backend:
 
     @property
     def is_settled(self) -> bool:
-        """Whether every plan is there, and was judged by calls."""
-        slots = [slot for group in self.groups for slot in group.slots.values()]
-        return all(not slot.is_open and not slot.is_judging for slot in slots)
+        """Whether every plan is there, and was judged by calls, and so were the graphs with them."""
+        return all(whole.is_settled for whole in self.wholes if whole.groups)
 
     def _compiler(self, kind: str, whole: WholeGraph) -> Callable[[GraphModule, Sequence[Any]], Any]:
         def compiled(module: GraphModule, _: Sequence[Any]) -> Any:
@@ -136,11 +141,12 @@ class Backend:
             constants = _static_inputs(module) if self.constants and kind == "inference" else frozenset[str]()
             parts = partition(module, support, self.least_ops)
             for name in parts.groups:
-                whole.groups.append(self._place(parts.module, name, f"{kind} {len(self.groups)}", constants))
+                label = f"{kind} {len(whole.groups)}"
+                whole.groups.append(self._place(whole, parts.module, name, label, constants))
             parts.module.recompile()
             reasons = {n.name: support.verdict(n).reason for n in module.graph.nodes if n.op == "call_function"}
             left = {n.name: reasons.get(n.name, "") for n in parts.module.graph.nodes if n.op == "call_function"}
-            self.graphs.append(CompiledGraph(kind, parts.module, left))
+            whole.graphs.append(CompiledGraph(kind, parts.module, left))
             return parts.module
         except Exception as error:
             self.problems.append(f"{kind}: {type(error).__name__}: {error}")
@@ -148,25 +154,29 @@ class Backend:
             return module
 
     def _place(
-        self, parent: GraphModule, name: str, label: str, constants: frozenset[str], whole: bool = True
+        self,
+        whole: WholeGraph,
+        parent: GraphModule,
+        name: str,
+        label: str,
+        constants: frozenset[str],
+        is_part: bool = False,
     ) -> PlannedGroup:
         call = next(n for n in parent.graph.nodes if n.op == "call_module" and n.target == name)
         values = [a.meta["val"] for a in call.args]
         dynamic = any(isinstance(v, SYMBOLS) or _is_symbolic(v) for v in values)
         mode = next((v.fake_mode for v in values if hasattr(v, "fake_mode")), None)
         examples = values if dynamic or mode is None else [concrete(v, mode) for v in values]
-        ask = partial(self._ask_with_parts if whole else self._ask, _named(call.args, constants))
-        group = PlannedGroup(getattr(parent, name), examples, dynamic, label, self._slot, ask, self._replaced)
+        named = _named(call.args, constants)
+        ask = partial(self._ask, named) if is_part else partial(self._ask_with_parts, whole, named)
+        slot = partial(Slot, refused=self._refused, changed=whole.changed)
+        group = PlannedGroup(getattr(parent, name), examples, dynamic, label, slot, ask, UNTIL[self.until][0])
         setattr(parent, name, group)
-        if whole:
-            self.groups.append(group)
         return group
-
-    def _slot(self, replaced: Call) -> Slot:
-        return Slot(replaced, self._refused)
 
     def _ask_with_parts(
         self,
+        whole: WholeGraph,
         constants: frozenset[int],
         module: GraphModule,
         slot: Slot,
@@ -179,10 +189,9 @@ class Backend:
         def ended() -> None:
             inputs = [n for n in module.graph.nodes if n.op == "placeholder"]
             names = frozenset(inputs[i].name for i in constants)
-            parts = parts_of(module, self.least_ops, lambda p, name: self._place(p, name, name, names, whole=False))
+            parts = parts_of(module, self.least_ops, lambda p, name: self._place(whole, p, name, name, names, True))
             if parts is not None:
-                slot.parts = parts
-                slot.offer(Offered(parts, progress=parts.progress))
+                slot.offer(Offered(parts, parts=parts))
 
         self._ask(constants, module, slot, examples, alignments, ended)
 
@@ -218,7 +227,7 @@ class Backend:
             try:
                 ended()
             finally:
-                slot.is_open = False
+                slot.close()
 
         self.asker.ask(Question(request, ready, slot.withdraw, all_is_asked, _rungs(self.seconds)))
 

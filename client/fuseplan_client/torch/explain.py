@@ -4,6 +4,7 @@ import operator
 import statistics
 import time
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,9 +12,10 @@ import torch
 from torch.fx import GraphModule, Interpreter, Node
 from torch.utils._pytree import tree_leaves
 
-from fuseplan_client.torch.backend import DEFAULT_SECONDS, Backend, CompiledGraph
+from fuseplan_client.torch.backend import DEFAULT_SECONDS, Backend
 from fuseplan_client.torch.export import is_view
 from fuseplan_client.torch.group import PlannedGroup
+from fuseplan_client.torch.whole import CompiledGraph, WholeGraph
 
 RUNS = 7
 JUDGED_CALLS = 16  # after which a plan has been checked and timed
@@ -43,10 +45,21 @@ class GraphParts:
 
 
 @dataclass(frozen=True)
-class Explanation:
-    """The answer of `explain`. us, eager_us, inductor_us: medians of the whole call. problems: what the back end
-    met."""
+class Verdict:
+    """One graph of Dynamo's, forward with backward: how calls run it from now on. us: medians of the calls that it was
+    judged by, with plans and as the model has it, None where no plan is used."""
 
+    is_planned: bool
+    planned_us: float | None
+    own_us: float | None
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """The answer of `explain`. us, eager_us, inductor_us: medians of the whole call. verdicts: on each of Dynamo's
+    graphs that has groups. graphs: those that AOTAutograd made of them. problems: what the back end met."""
+
+    verdicts: Sequence[Verdict]
     graphs: Sequence[GraphParts]
     us: float
     eager_us: float
@@ -55,6 +68,7 @@ class Explanation:
 
     def __str__(self) -> str:
         lines = [f"The call takes {self.us:,.0f} us; eager mode {self.eager_us:,.0f} us" + self._inductor()]
+        lines += [_verdict_line(v) for v in self.verdicts]
         for graph in self.graphs:
             planned = sum(p.ops for p in graph.parts if p.state == "planned")
             lines += ["", f"{graph.kind}: {planned} of {sum(p.ops for p in graph.parts)} ops in plans"]
@@ -89,10 +103,14 @@ def explain(
         for _ in range(JUDGED_CALLS):
             step()
         done = backend.wait(60 + (seconds + 30) * max(1, len(backend.groups)))
-    timed = {g.kind: _timed_graph(g, step) for g in backend.graphs}
+    with ExitStack() as stack:
+        for whole in backend.wholes:
+            stack.enter_context(whole.by_groups())
+        graphs = [GraphParts(g.kind, _timed_graph(g, step)) for g in backend.graphs]
     other = torch.compile(model, backend="inductor", dynamic=False) if inductor else None
     return Explanation(
-        [GraphParts(g.kind, timed[g.kind]) for g in backend.graphs],
+        [_verdict(whole) for whole in backend.wholes if whole.races],
+        graphs,
         _median_us(step),
         _median_us(_step(model, inputs)),
         None if other is None else _median_us(_step(other, inputs)),
@@ -179,6 +197,18 @@ def _part(graph: CompiledGraph, node: Node, times: Sequence[tuple[float, float |
         return None
     reason = graph.left.get(node.name) or SMALL
     return Part(str(node.target), 1, "", reason, us, us)
+
+
+def _verdict(whole: WholeGraph) -> Verdict:
+    race = next(iter(whole.races.values()))
+    return Verdict(race.is_planned, race.planned_us, race.own_us)
+
+
+def _verdict_line(verdict: Verdict) -> str:
+    if verdict.planned_us is None or verdict.own_us is None:
+        return "It runs as the model has it: no plan is used"
+    times = f"{verdict.planned_us:,.0f} us with plans, {verdict.own_us:,.0f} us as the model has it"
+    return f"It runs {'with plans' if verdict.is_planned else 'as the model has it'}: {times}"
 
 
 def _is_free(node: Node) -> bool:

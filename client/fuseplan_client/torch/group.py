@@ -96,13 +96,42 @@ def by_inductor(module: GraphModule, args: Sequence[Any]) -> Call:
     return lambda given: compiled(*given)
 
 
+def own_by_eager(module: GraphModule) -> Callable[..., Any]:
+    """A graph of Dynamo's as PyTorch runs it."""
+    return module.forward
+
+
+def own_by_inductor(module: GraphModule) -> Callable[..., Any]:
+    """A graph of Dynamo's by Inductor, compiled at its first call; by eager mode where that fails."""
+    compiled = torch.compile(GraphModule(module, _without_values(module.graph)), backend="inductor")
+    found: list[Callable[..., Any]] = []
+
+    def call(*args: Any) -> Any:
+        if found:
+            return found[0](*args)
+        try:
+            result = compiled(*args)
+            found.append(compiled)
+        except Exception as error:  # it runs as it is, and raises by itself what is the program's
+            log.warning("a graph is not compiled by Inductor: %s: %s", type(error).__name__, error)
+            found.append(module.forward)
+            return module.forward(*args)
+        return result
+
+    return call
+
+
 def _bare(module: GraphModule) -> GraphModule:
-    """The module without what its nodes know of their values: these are for the trace that it comes from."""
-    graph = Graph()
-    graph.output(graph.graph_copy(module.graph, {}))
-    for node in graph.nodes:
+    return GraphModule({}, _without_values(module.graph))
+
+
+def _without_values(graph: Graph) -> Graph:
+    """A copy without what nodes know of their values: these are for the trace that the graph comes from."""
+    copy = Graph()
+    copy.output(copy.graph_copy(graph, {}))
+    for node in copy.nodes:
         node.meta = {}
-    return GraphModule({}, graph)
+    return copy
 
 
 def _layout(value: Any) -> Any:

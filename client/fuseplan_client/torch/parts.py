@@ -43,8 +43,7 @@ class Parts:
         return [slot for group in self.groups for slot in group.slots.values()]
 
     def progress(self) -> Progress:
-        """asking: for plans that are not all there, or nothing was asked yet; judging: on calls of this; ready: every
-        plan is used or refused; useless: none is used."""
+        """How far the plans are: `slot.OfParts`."""
         slots = self.slots
         if len(slots) < len(self.groups) or any(slot.is_open for slot in slots):
             return "asking"

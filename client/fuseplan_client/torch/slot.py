@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from statistics import median
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from fuseplan_client.cpu.executor import StackError
 from fuseplan_client.torch.agreement import disagreement
@@ -25,19 +25,38 @@ Refusal = Literal["wrong", "slower", "unusable", "unfit"]
 Progress = Literal["asking", "judging", "ready", "useless"]
 
 
-@dataclass
+class OfParts(Protocol):
+    """Several plans with PyTorch's ops between them, in the place of one (`parts.Parts`)."""
+
+    @property
+    def slots(self) -> "Sequence[Slot]":
+        """The slots of all its groups."""
+        ...
+
+    def progress(self) -> Progress:
+        """asking: for plans that are not all there, or nothing was asked yet; judging: on calls; ready: every plan is
+        used or refused; useless: none is used."""
+        ...
+
+
+@dataclass(eq=False)
 class Offered:
-    """A plan's function, and what is known of the plan. kernels: launches of it. progress: of what is no single plan
-    but parts with plans of their own (`Parts.progress`), which have to be judged before it is."""
+    """A plan's function, and what is known of the plan. kernels: launches of it. parts: plans of its own, where it is
+    no single one; these have to be judged before it is."""
 
     call: Call
     key: str = ""
     kernels: int | None = None
-    progress: Callable[[], Progress] = lambda: "ready"
+    parts: OfParts | None = None
     began: bool = False
     is_checked: bool = False
     unfit: int = 0
     samples_us: dict[bool, list[float]] = field(default_factory=lambda: {True: [], False: []})
+
+    @property
+    def progress(self) -> Progress:
+        """How far its own plans are."""
+        return "ready" if self.parts is None else self.parts.progress()
 
 
 # Told of a plan that was refused: the plan, why, in which words, and both times in microseconds where it was slower.
@@ -46,9 +65,10 @@ Refused = Callable[[Offered, Refusal, str, float | None, float | None], None]
 
 @dataclass
 class Slot:
-    """Calls go to `run`. replaced: the group as PyTorch's own ops. reason: why there is no plan, or why the last one
-    was refused. ops: of the graph that was asked about. is_open: another plan may still come. plan_us, replaced_us:
-    times of the last plan that was timed, and of what ran before.
+    """Calls go to `run`. replaced: the group as PyTorch's own ops. changed: told of every plan that is offered,
+    accepted or refused, and of the end. reason: why there is no plan, or why the last one was refused. ops: of the
+    graph that was asked about. is_open: another plan may still come. plan_us, replaced_us: times of the last plan that
+    was timed, and of what ran before.
 
     With a new plan, the first call runs both sides and compares; the next ones run either in turns, and are timed; from
     then on the faster side runs. A later plan is timed against the one that runs by then; plans are judged one after
@@ -58,6 +78,7 @@ class Slot:
 
     replaced: Call
     refused: Refused
+    changed: Callable[[], None] = lambda: None
     reason: str = ""
     state: State = "waiting"
     plan_us: float | None = None
@@ -65,7 +86,6 @@ class Slot:
     ops: int = 0
     planned_calls: int = 0
     is_open: bool = True
-    parts: Any = None  # see `parts.Parts`
     run: Call = field(init=False)
     accepted: Offered | None = None
     _judged: Offered | None = None
@@ -85,6 +105,20 @@ class Slot:
         """Whether a plan waits for its verdict."""
         return self._judged is not None
 
+    @property
+    def wants_calls(self) -> bool:
+        """Whether a plan waits for calls to judge it by, not for plans of its parts."""
+        plan = self._judged
+        return plan is not None and not (plan.began and plan.progress == "asking")
+
+    @property
+    def in_use(self) -> Sequence[Offered]:
+        """The accepted plan, where it is of parts with the plans of these."""
+        plan = self.accepted
+        if plan is None:
+            return ()
+        return (plan, *(p for s in plan.parts.slots for p in s.in_use)) if plan.parts is not None else (plan,)
+
     def offer(self, plan: Offered) -> None:
         """Takes a plan, to be judged by the next calls. Any thread may call this."""
         with self._judging:
@@ -96,13 +130,19 @@ class Slot:
         """Notes why there is no other plan."""
         self.reason = reason
 
+    def close(self) -> None:
+        """Notes that no other plan will come."""
+        self.is_open = False
+        self.changed()
+
     def _go_on(self) -> None:
         """Judges the next plan, or runs what was found to be the fastest."""
         if self._next:
             self._judged, self.run = self._next.popleft(), self._checked
-            return
-        self._judged = None
-        self.run = self.replaced if self.accepted is None else self._planned
+        else:
+            self._judged = None
+            self.run = self.replaced if self.accepted is None else self._planned
+        self.changed()
 
     def _now(self, args: Sequence[Any]) -> Any:
         """The call as it runs without the plan that is judged."""
@@ -111,13 +151,13 @@ class Slot:
     def _checked(self, args: Sequence[Any]) -> Any:
         """The replaced side's results, which those of the plan have to agree with."""
         plan = self._judged
-        if plan is None or (plan.began and plan.progress() == "asking") or not self._judging.acquire(blocking=False):
+        if plan is None or (plan.began and plan.progress == "asking") or not self._judging.acquire(blocking=False):
             return self._now(args)
         try:
             plan = self._judged
             if plan is None:
                 return self._now(args)
-            if plan.progress() == "useless":
+            if plan.progress == "useless":
                 self._go_on()
                 return self._now(args)
             expected = self.replaced(args)
@@ -132,7 +172,7 @@ class Slot:
             plan.began = True
             if problem:
                 self._refuse(plan, "wrong", problem)
-            elif plan.progress() == "ready":
+            elif plan.progress == "ready":
                 plan.is_checked = True
                 self.run = self._timed
         finally:

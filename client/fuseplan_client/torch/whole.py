@@ -1,38 +1,182 @@
-"""A graph of Dynamo's: in its compiled form, or as PyTorch runs it where no plan is of use."""
+"""A graph of Dynamo's: with plans, or as PyTorch runs it without them, whichever took less time of live calls."""
 
-from collections.abc import Callable
+import itertools
+import threading
+import time
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from statistics import median
 from typing import Any
 
+from torch.fx import GraphModule
+
+from fuseplan_client.torch.backward import BackwardTimer
 from fuseplan_client.torch.group import PlannedGroup
+from fuseplan_client.torch.slot import Offered, Slot
 
-LOOK = 32  # calls from one look at the plans to the next; a power of two
+TIMED_CALLS = 15  # of either side, in turns
+WORTH = 0.98  # of the other side's time, which the side with plans may take at most
+FIRST_CALLS = 3  # by way of the groups, so that each is called: a backward graph is when gradients are asked for
+MOST_SIZES = 8  # that are timed; calls of others run as PyTorch has them
+WITHOUT_BACKWARD = 3  # times as many calls as have to be timed: by then gradients are not asked for, and forward counts
 
 
-@dataclass
+@dataclass(frozen=True)
+class CompiledGraph:
+    """One graph of AOTAutograd's. kind: "forward", "backward" or "inference". module: it with its groups. left: of ops
+    that are no part of a group, by the node's name, why."""
+
+    kind: str
+    module: GraphModule
+    left: Mapping[str, str]
+
+
+@dataclass(eq=False)
+class Race:
+    """The two sides of a graph for one set of sizes. is_planned: plans are faster. own_us, planned_us: medians of the
+    last race, None before there was one; with the backward pass where gradients were asked for. changes: of the plans
+    that were looked at."""
+
+    is_planned: bool = False
+    own_us: float | None = None
+    planned_us: float | None = None
+    changes: int = -1
+    first_calls: int = FIRST_CALLS
+    of_plans: Sequence[Offered] = ()
+    _started: dict[bool, int] = field(default_factory=lambda: {True: 0, False: 0})
+    _forward_us: dict[bool, list[float]] = field(default_factory=lambda: {True: [], False: []})
+    _timer: BackwardTimer = field(default_factory=BackwardTimer)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def restart(self) -> None:
+        """Forgets the calls that were timed."""
+        self._timer.drop()
+        self._started, self._forward_us = {True: 0, False: 0}, {True: [], False: []}
+
+    def call(self, sides: Mapping[bool, Callable[..., Any]], args: Sequence[Any]) -> Any:
+        """A call of the side that has run less often, timed; of the faster one where another thread is at it."""
+        if not self._lock.acquire(blocking=False):
+            return sides[self.is_planned](*args)
+        try:
+            of_plans = self._started[True] <= self._started[False]
+            self._started[of_plans] += 1
+        finally:
+            self._lock.release()
+        start = time.perf_counter()
+        found = sides[of_plans](*args)
+        forward_us = 1e6 * (time.perf_counter() - start)
+        self._forward_us[of_plans].append(forward_us)
+        self._timer.follow(of_plans, forward_us, args, found)
+        return found
+
+    def samples_us(self) -> Mapping[bool, Sequence[float]] | None:
+        """Times of both sides once there are enough of them: of forward and backward pass where gradients are asked
+        for."""
+        if min(map(len, self._timer.samples_us.values())) >= TIMED_CALLS:
+            return self._timer.samples_us
+        patience = 1 if not self._timer.is_followed else WITHOUT_BACKWARD
+        return self._forward_us if min(map(len, self._forward_us.values())) >= patience * TIMED_CALLS else None
+
+    def decide(self, samples_us: Mapping[bool, Sequence[float]]) -> None:
+        """The verdict."""
+        self.planned_us, self.own_us = median(samples_us[True]), median(samples_us[False])
+        self.is_planned = _is_faster(self.planned_us, self.own_us)
+        self.restart()
+
+
+def _is_faster(planned_us: float, own_us: float) -> bool:
+    return planned_us <= WORTH * own_us
+
+
+@dataclass(eq=False)
 class WholeGraph:
-    """The function that Dynamo calls. AOTAutograd's graphs are of more and smaller ops than a model's own: where every
-    plan was refused, the model's own run again. groups: of the forward and the backward graph. updates_in_place: the
-    graph is mostly that.
-    """
+    """The function that Dynamo calls. own: the graph as PyTorch runs it, whose ops are the model's own, fewer and
+    larger than AOTAutograd's. compiled: by AOTAutograd, with groups. groups, graphs: of it, forward and backward.
+    updates_in_place: the graph is mostly that. is_dynamic: its sizes are arguments.
 
-    eager: Callable[..., Any]
+    Calls run `own`, but for those by which plans are judged: the first ones, from which groups know what to ask for;
+    those that a new plan is compared and timed with; and every other one until it is known whether the graph is faster
+    with the plans that were accepted. Both sides of a race do each call once, so that whatever is drawn or updated is
+    as it would be."""
+
+    own: Callable[..., Any]
+    is_dynamic: bool = False
     compiled: Callable[..., Any] | None = None
-    groups: list[PlannedGroup] = field(default_factory=list)
     updates_in_place: bool = False
-    is_given_up: bool = False
-    _calls: int = 0
+    groups: list[PlannedGroup] = field(default_factory=list)
+    graphs: list[CompiledGraph] = field(default_factory=list)
+    races: dict[tuple[int, ...], Race] = field(default_factory=dict)
+    changes: int = 0
+    _only: Race | None = None
+    _count: Iterator[int] = field(default_factory=lambda: itertools.count(1))
 
     def __call__(self, *args: Any) -> Any:
-        if self.is_given_up or self.compiled is None:
-            return self.eager(*args)
-        self._calls += 1
-        if not self._calls % LOOK:
-            self.is_given_up = self._is_useless()
-        return self.compiled(*args)
+        race = self._only or self._race_of(args)
+        if race is None:
+            return self.own(*args)
+        if race.changes == self.changes:
+            return self.compiled(*args) if race.is_planned else self.own(*args)  # type: ignore[misc]
+        return self._judging(race, args)
 
-    def _is_useless(self) -> bool:
-        """Whether every group was called, and none has a plan or may get one."""
-        slots = [slot for group in self.groups for slot in group.slots.values()]
-        is_settled = all(group.slots for group in self.groups) and not any(s.is_open or s.is_judging for s in slots)
-        return is_settled and not any(slot.accepted is not None for slot in slots)
+    def changed(self) -> None:
+        """Told by a slot whose plans are others than before. Any thread may call this."""
+        self.changes = next(self._count)
+
+    @contextmanager
+    def by_groups(self) -> Generator[None]:
+        """Within it, calls of this thread and others go by way of the groups, whatever is faster."""
+        own, self.own = self.own, self.compiled or self.own
+        try:
+            yield
+        finally:
+            self.own = own
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether every plan is there and judged, and the sides are."""
+        slots = list(self._slots())
+        return (
+            bool(self.races)
+            and all(not slot.is_open and not slot.is_judging for slot in slots)
+            and all(race.changes == self.changes for race in self.races.values())
+        )
+
+    def _race_of(self, args: Sequence[Any]) -> Race | None:
+        if self.compiled is None or not self.groups:
+            return None
+        key = tuple(a for a in args if isinstance(a, int)) if self.is_dynamic else ()
+        if key not in self.races and len(self.races) >= MOST_SIZES:
+            return None
+        race = self.races.setdefault(key, Race())
+        if not self.is_dynamic:
+            self._only = race
+        return race
+
+    def _slots(self) -> Iterator[Slot]:
+        for group in self.groups:
+            yield from list(group.slots.values())
+
+    def _judging(self, race: Race, args: Sequence[Any]) -> Any:
+        sides = {True: self.compiled, False: self.own}
+        changes, slots = self.changes, list(self._slots())
+        if race.first_calls and not (race.first_calls < FIRST_CALLS and all(g.slots for g in self.groups)):
+            race.first_calls -= 1
+            return sides[True](*args)  # type: ignore[misc]
+        race.first_calls = 0
+        if any(slot.wants_calls for slot in slots):
+            race.restart()
+            return sides[True](*args)  # type: ignore[misc]
+        of_plans = tuple(plan for slot in slots for plan in slot.in_use)
+        if of_plans == race.of_plans:
+            race.changes = changes
+            return sides[race.is_planned](*args)  # type: ignore[misc]
+        if not of_plans:
+            race.is_planned, race.of_plans, race.changes = False, of_plans, changes
+            return self.own(*args)
+        found = race.call(sides, args)  # type: ignore[arg-type]
+        samples_us = race.samples_us()
+        if samples_us is not None:
+            race.decide(samples_us)
+            race.of_plans, race.changes = of_plans, changes
+        return found

@@ -28,5 +28,5 @@ def test_samples_of_pytorchs_ops_are_right_or_refused(part: int) -> None:
                 coverage.add(name, results)
                 wrong += [f"{dtype} {line}" for line in opinfo.faults(name, results)]
         print(f"part {part}, seed {seed()}", opinfo.HEAD, coverage.row(dtype), sep="\n")
-        assert coverage.both["said"] > len(names) // 4
+        assert coverage.both["said"] > sum(coverage.both.values()) // 4  # of those that have the dtype
     assert not wrong, "\n".join(wrong)

@@ -61,6 +61,21 @@ def test_attention_as_models_call_it(causal: bool, scale: float | None) -> None:
     assert aten._scaled_dot_product_flash_attention_for_cpu_backward.default in targets
 
 
+@pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
+@pytest.mark.parametrize("shape", [(5,), (4, 5), (2, 5, 3), (2, 5, 3, 3)])
+@pytest.mark.parametrize("ignored", [-100, 2])
+def test_likelihoods_and_the_sum_of_their_weights(reduction: str, shape: tuple[int, ...], ignored: int) -> None:
+    """Without a batch as well: there PyTorch sums weights whatever is asked."""
+    target = torch.randint(0, 5, (*shape[:1], *shape[2:]) if len(shape) > 1 else ())
+    for weights in ((), (torch.rand(5),)):
+
+        def function(x: torch.Tensor, at: torch.Tensor, *weight: torch.Tensor) -> torch.Tensor:
+            return F.nll_loss(x, at, *weight, ignore_index=ignored, reduction=reduction)
+
+        graphs = said(function, *gradients(torch.randn(shape)), target, *weights)
+        assert [g.kind for g in graphs] == ["forward", "backward"]
+
+
 OPTIMIZERS = {
     "SGD": {"momentum": 0.9, "nesterov": True, "weight_decay": 0.1},
     "Adam": {"amsgrad": True, "weight_decay": 0.1},

@@ -1,0 +1,84 @@
+"""How long the backward pass of one graph among others takes: from when the gradients of its results are there until
+those of its inputs are."""
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch.autograd.graph import register_multi_grad_hook
+from torch.utils._pytree import tree_leaves
+
+MOST_FOLLOWED = 64  # forward passes whose backward pass is yet to come: a model may call one graph for each layer
+
+
+@dataclass(eq=False)
+class _Pass:
+    """A forward pass whose backward pass is waited for. hooks: to be removed once that is over."""
+
+    side: bool
+    forward_us: float
+    start: float | None = None
+    hooks: list[Any] = field(default_factory=list)
+
+    def begin(self, *_: Any) -> None:
+        """Called when the gradients of a result are there."""
+        if self.start is None:
+            self.start = time.perf_counter()
+
+    def drop(self) -> None:
+        """Removes the hooks."""
+        for hook in self.hooks:
+            hook.remove()
+        self.hooks = []
+
+
+@dataclass(eq=False)
+class BackwardTimer:
+    """Times of both passes together by side. is_followed: a result had a gradient to be asked for."""
+
+    samples_us: dict[bool, list[float]] = field(default_factory=lambda: {True: [], False: []})
+    is_followed: bool = False
+    _passes: deque[_Pass] = field(default_factory=deque)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def follow(self, side: bool, forward_us: float, inputs: Sequence[Any], results: Any) -> None:
+        """Waits for the backward pass of a call, which may never come."""
+        if not torch.is_grad_enabled():
+            return
+        roots = {t.grad_fn for t in tree_leaves(results) if isinstance(t, torch.Tensor) and t.grad_fn is not None}
+        leaves = [t for t in inputs if isinstance(t, torch.Tensor) and t.requires_grad]
+        if not roots or not leaves:
+            return
+        self.is_followed = True
+        followed = _Pass(side, forward_us)
+        followed.hooks = [root.register_prehook(followed.begin) for root in roots]
+        followed.hooks.append(register_multi_grad_hook(leaves, self._ended(followed)))
+        with self._lock:
+            self._passes.append(followed)
+            if len(self._passes) > MOST_FOLLOWED:
+                self._passes.popleft().drop()
+
+    def drop(self) -> None:
+        """Forgets all samples, and what was followed."""
+        with self._lock:
+            while self._passes:
+                self._passes.popleft().drop()
+            self.samples_us, self.is_followed = {True: [], False: []}, False
+
+    def _ended(self, followed: _Pass) -> Callable[..., None]:
+        def ended(*_: Any) -> None:
+            end = time.perf_counter()
+            if followed.start is None:  # the pass of another graph that has the same inputs
+                return
+            with self._lock:
+                if followed not in self._passes:
+                    return
+                self._passes.remove(followed)
+                self.samples_us[followed.side].append(followed.forward_us + 1e6 * (end - followed.start))
+            followed.drop()
+
+        return ended
