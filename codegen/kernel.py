@@ -47,6 +47,8 @@ class Kernel:
     cpu: `extern "C" void ENTRY(void* const* args, long task, long tasks)`.
     cuda: `extern "C" __global__ void ENTRY(const T0* in0, ..., U0* out0, ...)`.
     headers: files of codegen/include that its source needs beyond those of its target.
+    in_place: outputs, by number, that may lie where the input lies that they donate: each of its elements is read
+    before the output's is written there, and by nobody later.
     libraries: names from `codegen.hardware.libraries` that its binary is linked with and that must be loaded before it.
     With a library that is called (`CALLED` there) there is no kernel: `source` is the JSON of one call
     (fusion_ir.records.LibraryCall).
@@ -61,6 +63,7 @@ class Kernel:
     accesses: tuple[Access, ...] = ()
     headers: tuple[str, ...] = ()
     libraries: tuple[str, ...] = ()
+    in_place: tuple[int, ...] = ()
 
     @property
     def identity(self) -> tuple[str, Launch]:

@@ -43,16 +43,17 @@ def _fits(name: str, found: View, spec: Tensor, device: int) -> None:
 
 def _apart(inputs: Sequence[View], outputs: Sequence[View | None], plan: Plan, label: Labels) -> None:
     """Raises GuardError where an output overlaps another tensor, by the memory from first to last element: tensors that
-    interleave count as overlapping."""
+    interleave count as overlapping. An output may lie exactly where the input lies that the plan has it in place of."""
     read = [(label("in", i), *_range(v, s)) for i, (v, s) in enumerate(zip(inputs, plan.inputs, strict=True))]
     written = [
         (label("out", i), *_range(v, s))
         for i, (v, s) in enumerate(zip(outputs, plan.outputs, strict=True))
         if v is not None
     ]
+    in_place = {(label("out", i), label("in", j)) for i, j in plan.in_place}
     for i, (name, start, end) in enumerate(written):
         for other, low, high in (*read, *written[:i]):
-            if start < high and low < end:
+            if start < high and low < end and not ((name, other) in in_place and (start, end) == (low, high)):
                 raise GuardError(f"{name} overlaps {other}: expected memory of its own")
 
 

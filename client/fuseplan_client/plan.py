@@ -95,7 +95,7 @@ class Step:
 class Plan:
     """A plan for devices of one architecture. target: "cuda" or "cpu". aliases: outputs that no step writes, and the
     input or output that each of them is. features: flags that a CPU must have. threads: that its times were measured
-    with."""
+    with. in_place: outputs, and the input whose memory each of them may have."""
 
     target: str
     arch: str
@@ -106,6 +106,7 @@ class Plan:
     aliases: tuple[tuple[int, Ref], ...]
     features: tuple[str, ...] = ()
     threads: int = 1
+    in_place: tuple[tuple[int, int], ...] = ()
 
     @property
     def once(self) -> int:
@@ -137,6 +138,7 @@ def read_plan(body: Mapping[str, Any]) -> Plan:
             tuple((int(i), _ref(r)) for i, r in body.get("aliases", ())),
             tuple(str(flag) for flag in body["device"].get("features", ())),
             int(body["device"].get("units", 1)) if target == "cpu" else 1,
+            tuple((int(i), int(j)) for i, j in body.get("in_place", ())),
         )
     except (KeyError, TypeError, IndexError) as e:
         raise PlanError(f"the plan lacks {e}" if isinstance(e, KeyError) else f"the plan is malformed: {e}") from e
@@ -202,6 +204,9 @@ def _check(plan: Plan) -> None:
     missing = sorted(set(range(len(plan.outputs))) - aliased - written)
     if missing:
         raise PlanError(f"no step writes out{missing[0]}")
+    for i, j in plan.in_place:
+        if not (0 <= i < len(plan.outputs) and 0 <= j < len(plan.inputs) and plan.inputs[j].constant is None):
+            raise PlanError(f"out{i} cannot be in place of in{j}")
     if problem := _problem_of_prologue(plan):
         raise PlanError(problem)
 

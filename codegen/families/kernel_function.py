@@ -24,16 +24,21 @@ def kernel_function(
     cluster: int = 1,
     tensor_maps: int = 0,
     reach: int = 0,
+    in_place: Sequence[int] = (),
 ) -> tuple[str, str]:
     """(entry, source) of a kernel. The entry's name is derived from the source, so equal kernels have equal names.
     threads: threads of a block. blocks: number of blocks that a multiprocessor is to have registers for at a time.
     cluster: blocks of a cluster. tensor_maps: number of tensor maps, the parameters map0, map1, ... reach: the largest
-    number among the body's indices and loop counters (cuda)."""
+    number among the body's indices and loop counters (cuda). in_place: see `Kernel` (cpu)."""
     params = parameters(graph)
+    shared = {f"out{i}" for i in in_place} | {f"in{graph.outputs[i].donates}" for i in in_place}
     if target == "cpu":
         order = "INTERLEAVED " if interleave else ""
         head = f'extern "C" {order}void {{entry}}(void* const* args, long task, long tasks) {{{{'
-        lines = [f"  {t} RESTRICT {name} = ({t})args[{i}];" for i, (t, name) in enumerate(params)]
+        lines = [
+            f"  {t} {'' if name in shared else 'RESTRICT '}{name} = ({t})args[{i}];"
+            for i, (t, name) in enumerate(params)
+        ]
         lines += [f"  {line}" for line in prologue]
     else:
         maps = [f"const __grid_constant__ TensorMap map{i}" for i in range(tensor_maps)]

@@ -10,6 +10,7 @@ from codegen.kernel import EmitError, Kernel, Launch
 from codegen.lowering.access import alignments
 from codegen.lowering.coalesce import coalesce
 from codegen.lowering.code_length import first_short, halved, least_lanes
+from codegen.lowering.in_place import in_place
 from codegen.lowering.index import Axes, Axis, volume
 from codegen.lowering.int_narrowing import narrow
 from codegen.lowering.lane_tiles import tile_lane
@@ -265,7 +266,8 @@ def emit_cpu(
         for lanes in halved(s.lanes, least_lanes(segment, device))
     )  # fmt: skip
     program = first_short(programs, device)
-    stream = s.store == "stream"
+    own = in_place(segment, program)
+    stream = s.store == "stream" and len(own) < len(segment.outputs)
     style = Style(
         "cpu",
         alignments(segment),
@@ -274,7 +276,11 @@ def emit_cpu(
         grid_least=tasks,
         ahead=ahead,
         fetch_bytes=s.fetch,
+        in_place=frozenset(own),
     )
     body = emit_body(program, style)
-    entry, source = kernel_function(segment, body.text, "cpu", streams=stream, interleave=bool(s.interleave))
-    return Kernel(entry, source, "cpu", s.FAMILY, str(s), Launch(tasks=s.tasks * device.units), body.accesses)
+    entry, source = kernel_function(
+        segment, body.text, "cpu", streams=stream, interleave=bool(s.interleave), in_place=own
+    )
+    launch = Launch(tasks=s.tasks * device.units)
+    return Kernel(entry, source, "cpu", s.FAMILY, str(s), launch, body.accesses, in_place=own)

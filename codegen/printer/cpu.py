@@ -98,7 +98,8 @@ class CpuAccesses:
         left = self.draft.lanes_left(lane) if masked and lane else 0
         most = self.draft.style.register_bytes
         widths = moved(found, width, itemsize, most, paired=paired, left=left, stored=stored is not None)
-        if stored and stored.dtype.kind != "bool" and self.draft.style.stream and found.kind == "vector" and not masked:
+        past_caches = isinstance(access, Write) and self.draft.style.streams(access.out)
+        if stored and stored.dtype.kind != "bool" and past_caches and found.kind == "vector" and not masked:
             widths |= streamed(width, itemsize, most)
         return widths
 

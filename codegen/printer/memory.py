@@ -50,7 +50,7 @@ class Memory:
         if p.kind == "vector":
             if count is not None:
                 return f"store_masked<{width}, {self.accesses.together(p)}>({at}, {value}, {count});"
-            return f"store{'_stream' if self.draft.style.stream else ''}<{width}, {p.width}>({at}, {value});"
+            return f"store{'_stream' if self.draft.style.streams(w.out) else ''}<{width}, {p.width}>({at}, {value});"
         assert p.kind == "strided", "outputs are indexed by plain axes"
         return f"store_strided<{width}>({at}, {p.step}, {value}, {count or width});"
 

@@ -9,7 +9,8 @@ from fusion_ir.records import TargetKind
 
 @dataclass(frozen=True)
 class Style:
-    """A schedule's decisions about the text. stream: stores go past the caches. grid_least: iterations the outermost
+    """A schedule's decisions about the text. stream: stores go past the caches, but for those of outputs `in_place`,
+    whose lines are in them, since what is overwritten was just read. grid_least: iterations the outermost
     loop should have (cpu: outer loops are joined until it does; cuda: all loops that can be joined are). ahead: while a
     row or a tile is gone over, the next one is brought from memory (cpu). fetch_bytes: how far ahead of its load memory
     that is read once is brought (cpu); 0: not. threads: threads of a block (cuda). shared_rows: kept values of a row
@@ -27,3 +28,8 @@ class Style:
     threads: Threads = ONE_THREAD
     shared_rows: bool = False
     register_bytes: int = 64
+    in_place: frozenset[int] = frozenset()
+
+    def streams(self, output: int) -> bool:
+        """Whether stores to an output go past the caches."""
+        return self.stream and output not in self.in_place

@@ -179,6 +179,9 @@ class Plan(Record):
     steps: tuple[Step, ...]
     # Outputs that are no step's write: out[i] is input j, or output j again, as it is.
     aliases: tuple[tuple[int, Ref], ...] = ()
+    # Pairs (output, input): the caller may pass the input's memory for the output, which the graph lets it take over,
+    # if it is aligned as the output's.
+    in_place: tuple[tuple[int, int], ...] = Field(default=(), exclude_if=lambda pairs: not pairs)
     time_us: float | None
     spread: float | None  # half the interquartile range over the median
     unfused_us: float | None

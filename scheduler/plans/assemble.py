@@ -81,6 +81,7 @@ def assemble(prepared: Prepared, device: Device, choices: Sequence[Choice], sear
             for i, (c, own) in enumerate(zip(choices, scratch, strict=True))
         ),
         aliases=prepared.aliases,
+        in_place=_in_place(prepared, choices),
         time_us=time_us,
         predicted_us=predicted_us,
         prologue_us=prologue_us,
@@ -121,6 +122,26 @@ def _prologue_first(graph: Graph, segments: Sequence[Segment]) -> tuple[list[int
         else:
             others.append(i)
     return [*once, *others], len(once)
+
+
+def _in_place(prepared: Prepared, choices: Sequence[Choice]) -> tuple[tuple[int, int], ...]:
+    """Pairs (output, input) of the graph given: the output may lie in the memory of the input that it donates. Steps
+    run one after the other, so that those that read the input may come before the one that writes the output; that
+    itself may read it where its kernel reads each element before it writes there."""
+    copied = {ref.index for _, ref in prepared.aliases if ref.place == "in"}  # when all steps are over
+    found: list[tuple[int, int]] = []
+    for output, slot in zip(prepared.graph.outputs, prepared.slots, strict=True):
+        donor = output.donates
+        if donor is None or donor in copied:
+            continue
+        node = make_input(donor, prepared.graph.inputs[donor])
+        writer = next(i for i, c in enumerate(choices) if output.node in c.segment.writes)
+        readers = [i for i, c in enumerate(choices) if node in c.segment.reads]
+        _, writes = choices[writer].segment.arguments
+        fits = writer not in readers or writes.index(output.node) in choices[writer].kernel.in_place
+        if fits and max(readers, default=writer) <= writer:
+            found.append((slot, donor))
+    return tuple(sorted(found))
 
 
 def _every_run(prepared: Prepared, choices: Sequence[Choice], refs: Mapping[Node, Ref]) -> Graph:

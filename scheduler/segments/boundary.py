@@ -12,7 +12,8 @@ OUTPUT_ALIGNMENT_BYTES = 64
 
 class Boundary:
     """specs: how each tensor lies in memory for whoever reads it. An input of the graph keeps its layout; any other
-    tensor is as its writer stored it: in the layout of the output that it is, else dense."""
+    tensor is as its writer stored it: in the layout of the output that it is, else dense. donors: for each tensor that
+    is an output, the tensor among these whose memory it may take over."""
 
     def __init__(self, graph: Graph, tensors: tuple[Node, ...]) -> None:
         wanted = {o.node: o.strides for o in graph.outputs}
@@ -24,6 +25,9 @@ class Boundary:
             else InputSpec(n.shape, n.dtype, dense_strides(n.sizes), TEMPORARY_ALIGNMENT_BYTES)
             for n in tensors
         )
+        inputs = {n.attr("position", int): t for t, n in enumerate(tensors) if n.op == "input"}
+        donated = {o.node: inputs.get(o.donates) for o in graph.outputs if o.donates is not None}
+        self.donors = {t: donor for t, n in enumerate(tensors) if (donor := donated.get(n)) is not None}
         self._inputs: dict[tuple[int, int], Node] = {}
         self._over: dict[tuple[Node, tuple[Node, ...]], Node] = {}
         self._graphs: dict[Graph, Graph] = {}

@@ -9,6 +9,7 @@ from fusion_ir.core.node import Node
 from fusion_ir.keys.graph_key import CanonicalSegment, canonical_segment, graph_key
 from scheduler.bitset import bits
 from scheduler.segments.atoms import Atoms
+from scheduler.segments.boundary import Boundary
 from scheduler.segments.segment_mask import SegmentMask
 
 
@@ -72,8 +73,20 @@ def extract(atoms: Atoms, piece: SegmentMask) -> Segment:
         )
         rebuilt[stands_for.get(node, node)] = boundary.over(node, args)
     inputs = tuple([boundary.specs[t] for t in read])
-    outputs = tuple([OutputSpec(rebuilt[n], boundary.specs[t].strides) for n, t in zip(writes, written, strict=True)])
+    outputs = tuple(
+        [
+            OutputSpec(rebuilt[n], boundary.specs[t].strides, _donor(boundary, t, read))
+            for n, t in zip(writes, written, strict=True)
+        ]
+    )
     return Segment(piece, reads, writes, cone, boundary.one(Graph(inputs, outputs)))
+
+
+def _donor(boundary: Boundary, tensor: int, read: tuple[int, ...]) -> int | None:
+    """The position among the tensors read of the one whose memory an output may take over; None where it takes over
+    none, or the segment does not read that."""
+    donor = boundary.donors.get(tensor)
+    return read.index(donor) if donor is not None and donor in read else None
 
 
 def _cone(atoms: Atoms, writes: tuple[Node, ...], reads: set[Node], made_by: Mapping[Node, Node]) -> tuple[Node, ...]:

@@ -188,24 +188,112 @@ def test_sizes_that_change(backend: Backend) -> None:
     assert planned(backend)
 
 
-def test_an_optimizer_step(backend: Backend) -> None:
+STEPS: dict[str, Callable[[Any], Any]] = {
+    "adam": lambda p: torch.optim.Adam(p, lr=0.01, foreach=True),
+    "sgd": lambda p: torch.optim.SGD(p, lr=0.01, momentum=0.9, foreach=True),
+}
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_an_optimizer_step_is_made_in_place(name: str, backend: Backend, plans: LocalPlans) -> None:
+    """Parameters and states are written by the plan, where they are; writes are counted as PyTorch counts its own."""
+
     def made() -> tuple[list[Any], Any]:
         torch.manual_seed(0)
         parameters = [torch.nn.Parameter(torch.randn(s)) for s in ((20, 30), (30,), (5, 5))]
-        return parameters, torch.optim.Adam(parameters, lr=0.01, foreach=True)
+        return parameters, STEPS[name](parameters)
 
     (mine, ours), (theirs, eager) = made(), made()
     step = torch.compile(ours.step, backend=backend)
-    for seed in range(CALLS + 4):
+    addresses = [p.data_ptr() for p in mine]
+    for seed in range(2 * CALLS):
         torch.manual_seed(seed)
         for a, b in zip(mine, theirs, strict=True):
             a.grad = torch.randn_like(a)
             b.grad = a.grad.clone()
+        versions = [p._version for p in mine]
         step()
         eager.step()
         assert disagreement(mine, theirs) == "", seed
-    assert not backend.groups
-    assert "updates in place" in backend.problems[0]
+        assert all(p._version > before for p, before in zip(mine, versions, strict=True)), seed
+    assert not backend.problems
+    assert [p.data_ptr() for p in mine] == addresses
+    groups = backend.wholes[-1].groups  # the first step, which makes the states, may be another graph
+    assert all(s.state == "planned" and s.planned_calls for g in groups for s in g.slots.values())
+    updates = sum(len(g.updates) for g in groups)
+    placed = sum(len(p.in_place) for p in plans.plans[-len(groups) :])
+    assert (updates, placed) == ((12, 12) if name == "adam" else (6, 6))
+
+
+def updated_at_last(x: Any, w: Any) -> Any:
+    """x is read after what becomes of it is known."""
+    y = (x * w).tanh()
+    z = torch.sort(x, -1)[0] + 1
+    x.copy_(y)
+    return z
+
+
+def exchanged(x: Any, y: Any) -> Any:
+    """Each is computed of both."""
+    x_new, y_new = (x + y) * y, (x - y) * x
+    x.copy_(x_new)
+    y.copy_(y_new)
+    return x_new.sum()
+
+
+UPDATED: dict[str, tuple[Callable[..., Any], Callable[[int], tuple[Any, ...]]]] = {
+    "each element of itself": (lambda x, w: x.copy_((x * w).tanh()), of((9, 33), (33,))),
+    "of other elements": (lambda x: x.copy_((x.t() * 2).tanh()), of((24, 24))),
+    "of a whole row": (lambda x: x.copy_(torch.softmax(x * 2, -1)), of((9, 33))),
+    "read later": (updated_at_last, of((9, 33), (33,))),
+    "returned as well": (lambda x: x.mul_(2).add_(1).tanh_(), of((9, 33))),
+    "two that change places": (
+        exchanged,
+        of((9, 33), (9, 33)),
+    ),
+    "a row of a tensor": (lambda x: x[1].copy_((x[1] * x[0]).exp()), of((5, 16))),
+    "not contiguous": (lambda x: x.copy_(x.exp() * 2), lambda s: (torch.randn(33, 9).t(),)),
+    "anywhere in memory": (lambda x: x.copy_(x.exp() * 2), lambda s: (torch.randn(100)[3:],)),
+    "integers": (lambda x: x.add_(1).mul_(3), lambda s: (torch.randint(-9, 9, (40,)),)),
+    "with a product": (lambda x, w: x.copy_(torch.tanh((x * 2) @ w) + 1), of((16, 16), (16, 16))),
+}
+
+
+@pytest.mark.parametrize("name", UPDATED)
+def test_inputs_that_are_updated(name: str, backend: Backend) -> None:
+    function, make = UPDATED[name]
+    check(function, make, backend, dynamic=False)
+    assert planned(backend), [(s.state, s.reason) for s in slots(backend)]
+
+
+def test_a_plan_that_is_not_kept_leaves_updates_as_they_were(
+    plans: LocalPlans, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While it is compared, it works on copies; a wrong one never shows."""
+    torch._dynamo.reset()
+    backend, offer = Backend(asker=plans), Slot.offer
+
+    def worse(slot: Slot, plan: Offered) -> None:
+        def call(args: Any) -> Any:
+            found = plan.call(args)
+            args[slot.updates[0].input].add_(1.0)
+            return found
+
+        offer(slot, replace(plan, call=call))
+
+    monkeypatch.setattr(Slot, "offer", worse)
+
+    def update(x: Any, y: Any) -> None:
+        x.copy_((x * y + 1).tanh())
+
+    compiled = torch.compile(update, backend=backend, dynamic=False)
+    for seed in range(CALLS):
+        x, y = of((9, 33), (9, 33))(seed)
+        expected = (x * y + 1).tanh()
+        compiled(x, y)
+        assert disagreement(x, expected) == "", seed
+    (slot,) = slots(backend)
+    assert (slot.state, slot.reason.partition(":")[0]) == ("refused", "wrong")
 
 
 def test_two_models_and_threads_that_call_at_once(backend: Backend) -> None:

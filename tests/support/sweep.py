@@ -56,7 +56,7 @@ class Result:
 
 
 @dataclass(frozen=True)
-class _Attempt:
+class Attempt:
     """One graph cut in one way, with a kernel per segment."""
 
     seed: int
@@ -79,7 +79,21 @@ EVERY_KIND: tuple[Drawn, ...] = (
 def sweep(seeds: Iterable[int], bench: Workbench, device: Device, drawn: Sequence[Drawn] = EVERY_KIND) -> Result:
     """One graph of each kind per seed."""
     result = Result()
-    attempts: list[_Attempt] = []
+    for (seed, graph), made in plans_of(seeds, bench, device, drawn, result).items():
+        for (attempt, _), timing in zip(
+            made, bench.measure_plans(graph, [p for _, p in made], seed=seed, seconds=0.0), strict=True
+        ):
+            if timing.status is not Status.ok:
+                which = [f"{k.family} {k.schedule}" for k in attempt.kernels]
+                result.wrong.append(f"seed {seed} {attempt.how} {which}: {timing.status.value}: {timing.detail[:400]}")
+    return result
+
+
+def plans_of(
+    seeds: Iterable[int], bench: Workbench, device: Device, drawn: Sequence[Drawn], result: Result
+) -> dict[tuple[int, Graph], list[tuple[Attempt, Plan]]]:
+    """Plans of the graphs of these seeds, compiled. Counts them, and notes those that do not compile."""
+    attempts: list[Attempt] = []
     for seed in seeds:
         for draw, ways in drawn:
             graph = draw(seed)
@@ -90,7 +104,7 @@ def sweep(seeds: Iterable[int], bench: Workbench, device: Device, drawn: Sequenc
     result.kernels, result.plans = len({k.entry for k in kernels}), len(attempts)
     result.families.update(k.family for k in kernels)
     binaries = iter(bench.compile(kernels))
-    plans: dict[tuple[int, Graph], list[tuple[_Attempt, Plan]]] = {}
+    plans: dict[tuple[int, Graph], list[tuple[Attempt, Plan]]] = {}
     for attempt in attempts:
         built = [next(binaries) for _ in attempt.kernels]
         failed = [b.detail for b in built if not isinstance(b, Binary)]
@@ -104,17 +118,10 @@ def sweep(seeds: Iterable[int], bench: Workbench, device: Device, drawn: Sequenc
         ]
         plan = assemble(attempt.prepared, device, choices, NO_SEARCH)
         plans.setdefault((attempt.seed, attempt.prepared.given), []).append((attempt, plan))
-    for (seed, graph), made in plans.items():
-        for (attempt, _), timing in zip(
-            made, bench.measure_plans(graph, [p for _, p in made], seed=seed, seconds=0.0), strict=True
-        ):
-            if timing.status is not Status.ok:
-                which = [f"{k.family} {k.schedule}" for k in attempt.kernels]
-                result.wrong.append(f"seed {seed} {attempt.how} {which}: {timing.status.value}: {timing.detail[:400]}")
-    return result
+    return plans
 
 
-def _attempt(graph: Graph, seed: int, how: str, device: Device, result: Result) -> _Attempt | None:
+def _attempt(graph: Graph, seed: int, how: str, device: Device, result: Result) -> Attempt | None:
     rng = random.Random(f"{seed} {how}")
     prepared = prepare(graph)
 
@@ -151,7 +158,7 @@ def _attempt(graph: Graph, seed: int, how: str, device: Device, result: Result) 
     segments = tuple(kernel_of(mask)[0] for mask in groups)
     kernels = tuple(k for mask in groups if (k := kernel_of(mask)[1]) is not None)
     assert len(kernels) == len(segments), f"seed {seed}: a segment without a kernel"
-    return _Attempt(seed, how, prepared, segments, kernels)
+    return Attempt(seed, how, prepared, segments, kernels)
 
 
 def _terms(graph: Graph) -> int:

@@ -30,19 +30,26 @@ from fuseplan_client.torch import asking
 from fuseplan_client.torch.asking import Asker, Question
 from fuseplan_client.torch.embedded import embedded_server
 from fuseplan_client.torch.export import Exported, export
-from fuseplan_client.torch.group import PlannedGroup, by_eager, by_inductor, own_by_eager, own_by_inductor
+from fuseplan_client.torch.group import (
+    MOST_ALIGNMENT,
+    PlannedGroup,
+    by_eager,
+    by_inductor,
+    own_by_eager,
+    own_by_inductor,
+)
 from fuseplan_client.torch.partition import partition
 from fuseplan_client.torch.parts import parts_of
-from fuseplan_client.torch.plan_call import Names, plan_call
+from fuseplan_client.torch.plan_call import Names, plan_call, updated_buffers
 from fuseplan_client.torch.slot import Offered, Refusal, Slot
 from fuseplan_client.torch.support import SYMBOLS, Support, concrete
+from fuseplan_client.torch.updates import Update, take_updates, updating
 from fuseplan_client.torch.whole import CompiledGraph, WholeGraph
 
 log = logging.getLogger("fuseplan")
 
 OWN_OPTIONS = 5  # the first of these; the others are for `PlanClient`
 OPTIONS = ("server", "seconds", "until", "constants", "least_ops", "server_keys", "cache")
-IN_PLACE = "a graph that is mostly updates in place stays PyTorch's: plans write to memory of their own"
 UNTIL = {"eager": (by_eager, own_by_eager), "inductor": (by_inductor, own_by_inductor)}
 DEFAULT_SECONDS = 60.0
 FIRST_SECONDS = 10.0
@@ -90,9 +97,6 @@ class Backend:
             keep_inference_input_mutations=True,
         )
         whole.compiled = compile_(module, examples)
-        if whole.updates_in_place:
-            self.problems.append(IN_PLACE)
-            return module.forward
         self._wholes = [ref for ref in self._wholes if ref() is not None] + [weakref.ref(whole)]
         return whole
 
@@ -134,15 +138,13 @@ class Backend:
             if elsewhere := _elsewhere(module):
                 self.problems.append(f"{kind}: a graph with tensors on {elsewhere} stays PyTorch's")
                 return module
-            if _updates_in_place(module):
-                whole.updates_in_place = True
-                return module
             support = Support()
             constants = _static_inputs(module) if self.constants and kind == "inference" else frozenset[str]()
             parts = partition(module, support, self.least_ops)
+            updates = take_updates(parts.module, parts.groups)
             for name in parts.groups:
                 label = f"{kind} {len(whole.groups)}"
-                whole.groups.append(self._place(whole, parts.module, name, label, constants))
+                whole.groups.append(self._place(whole, parts.module, name, label, constants, updates[name]))
             parts.module.recompile()
             reasons = {n.name: support.verdict(n).reason for n in module.graph.nodes if n.op == "call_function"}
             left = {n.name: reasons.get(n.name, "") for n in parts.module.graph.nodes if n.op == "call_function"}
@@ -160,6 +162,7 @@ class Backend:
         name: str,
         label: str,
         constants: frozenset[str],
+        updates: Sequence[Update] = (),
         is_part: bool = False,
     ) -> PlannedGroup:
         call = next(n for n in parent.graph.nodes if n.op == "call_module" and n.target == name)
@@ -168,9 +171,9 @@ class Backend:
         mode = next((v.fake_mode for v in values if hasattr(v, "fake_mode")), None)
         examples = values if dynamic or mode is None else [concrete(v, mode) for v in values]
         named = _named(call.args, constants)
-        ask = partial(self._ask, named) if is_part else partial(self._ask_with_parts, whole, named)
-        slot = partial(Slot, refused=self._refused, changed=whole.changed)
-        group = PlannedGroup(getattr(parent, name), examples, dynamic, label, slot, ask, UNTIL[self.until][0])
+        ask = partial(self._ask, named, updates) if is_part else partial(self._ask_with_parts, whole, named, updates)
+        slot = partial(Slot, refused=self._refused, changed=whole.changed, updates=updates)
+        group = PlannedGroup(getattr(parent, name), examples, dynamic, label, updates, slot, ask, UNTIL[self.until][0])
         setattr(parent, name, group)
         return group
 
@@ -178,6 +181,7 @@ class Backend:
         self,
         whole: WholeGraph,
         constants: frozenset[int],
+        updates: Sequence[Update],
         module: GraphModule,
         slot: Slot,
         examples: Sequence[Any],
@@ -189,15 +193,18 @@ class Backend:
         def ended() -> None:
             inputs = [n for n in module.graph.nodes if n.op == "placeholder"]
             names = frozenset(inputs[i].name for i in constants)
-            parts = parts_of(module, self.least_ops, lambda p, name: self._place(whole, p, name, name, names, True))
+            parts = parts_of(
+                module, self.least_ops, lambda p, name: self._place(whole, p, name, name, names, is_part=True)
+            )
             if parts is not None:
-                slot.offer(Offered(parts, parts=parts))
+                slot.offer(Offered(updating(parts, updates), parts=parts))
 
-        self._ask(constants, module, slot, examples, alignments, ended)
+        self._ask(constants, updates, module, slot, examples, alignments, ended)
 
     def _ask(
         self,
         constants: frozenset[int],
+        updates: Sequence[Update],
         module: GraphModule,
         slot: Slot,
         examples: Sequence[Any],
@@ -216,11 +223,12 @@ class Backend:
                     row["alignment"] = max(min(row["alignment"], alignments[read.position]), least)
                 if read.position in constants and not read.number:
                     row["constant"] = "torch"  # which version it is of, the tensor itself says at each call
+            donate(exported[0], updates, alignments)
             return {"graph": exported[0].body, "target": target, "device_key": class_key(target)}
 
         def ready(answer: Answer, binaries: Mapping[str, bytes], executor: Executor) -> None:
             program = CpuProgram(read_plan(answer.plan), binaries, executor)
-            call = plan_call(exported[0], examples, program, Names(answer.names.inputs, answer.names.outputs))
+            call = plan_call(exported[0], examples, program, Names(answer.names.inputs, answer.names.outputs), updates)
             slot.offer(Offered(call, answer.plan_key, len(program.plan.steps)))
 
         def all_is_asked() -> None:
@@ -246,20 +254,17 @@ def _elsewhere(module: GraphModule) -> str:
     return next((v.device.type for v in values if v.device.type != "cpu"), "")
 
 
-def _updates_in_place(module: GraphModule) -> bool:
-    """Whether a graph copies more bytes to its inputs than it gives otherwise, as an optimizer's step does. PyTorch's
-    ops in place move them once; a plan's outputs, which are copied to where they belong, twice."""
-    updated = total = 0
-    for node in module.graph.nodes:
-        if node.target is torch.ops.aten.copy_.default and node.args[0].op == "placeholder":
-            updated += _bytes(node.meta.get("val"))
-        elif node.op == "output":
-            total = sum(_bytes(n.meta.get("val")) for n in node.all_input_nodes)
-    return updated > total
-
-
-def _bytes(value: Any) -> int:
-    return value.numel() * value.element_size() if isinstance(value, torch.Tensor) and not _is_symbolic(value) else 0
+def donate(exported: Exported, updates: Sequence[Update], alignments: Sequence[int]) -> None:
+    """Lets outputs of the body take over the memory of the inputs that they update."""
+    rows = {
+        read.position: row for row, read in zip(exported.body["inputs"], exported.reads, strict=True) if not read.number
+    }
+    for buffer, position in updated_buffers(exported, updates).items():
+        row, output = rows.get(position), exported.body["outputs"][buffer]
+        if row is None or "constant" in row or row["strides"] != output["strides"]:
+            continue
+        if alignments[position] >= MOST_ALIGNMENT:  # which plans ask of outputs
+            output["donates"] = row["name"]
 
 
 def _static_inputs(module: GraphModule) -> frozenset[str]:

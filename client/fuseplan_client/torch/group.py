@@ -11,6 +11,7 @@ from torch.fx import Graph, GraphModule
 
 from fuseplan_client.torch.plan_call import Call
 from fuseplan_client.torch.slot import Slot
+from fuseplan_client.torch.updates import Update, updating
 
 log = logging.getLogger("fuseplan")
 
@@ -27,8 +28,8 @@ class PlannedGroup(torch.nn.Module):
     is known how tensors are laid out: kernels of PyTorch's need not give what it foresaw. dynamic: sizes are looked up
     at every call.
 
-    examples: fake tensors as the graph foresaw them. replaced: makes what runs until there is a plan, and instead of
-    one that is slower, of the module and the inputs of the first call.
+    examples: fake tensors as the graph foresaw them. updates: those that it makes itself. replaced: makes what runs
+    until there is a plan, and instead of one that is slower, of the module and the inputs of the first call.
     """
 
     def __init__(
@@ -37,12 +38,13 @@ class PlannedGroup(torch.nn.Module):
         examples: Sequence[Any],
         dynamic: bool,
         label: str,
+        updates: Sequence[Update],
         slot: Callable[[Call], Slot],
         ask: Ask,
         replaced: Callable[[GraphModule, Sequence[Any]], Call],
     ) -> None:
         super().__init__()
-        self.module, self.label, self.dynamic = module, label, dynamic
+        self.module, self.label, self.dynamic, self.updates = module, label, dynamic, updates
         self._examples, self._slot, self._ask, self._replaced = examples, slot, ask, replaced
         self._lock = threading.Lock()
         self.slots: dict[Any, Slot] = {}
@@ -61,13 +63,13 @@ class PlannedGroup(torch.nn.Module):
         slot = self.slots.get(key)
         if slot is None:
             if len(self.slots) >= MOST_SIZES:
-                return self.module(*args)
+                return updating(by_eager(self.module, args), self.updates)(args)
             with self._lock:
                 slot = self.slots.get(key) or self._made(key, args)
         return slot.run(args)
 
     def _made(self, key: Any, args: Sequence[Any]) -> Slot:
-        slot = self.slots[key] = self._slot(self._replaced(self.module, args))
+        slot = self.slots[key] = self._slot(updating(self._replaced(self.module, args), self.updates))
         if not self.dynamic:
             self._only = slot
         try:

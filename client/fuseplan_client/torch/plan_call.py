@@ -2,7 +2,7 @@
 tensors, makes the outputs and runs the plan."""
 
 import ctypes
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +14,7 @@ from fuseplan_client.cpu.program import CpuProgram, way_of
 from fuseplan_client.plan import Plan
 from fuseplan_client.tensors import version
 from fuseplan_client.torch.export import Exported, Output, Read
+from fuseplan_client.torch.updates import Update
 
 TORCH_TYPES = {
     "f64": torch.float64, "f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16, "i64": torch.int64,
@@ -43,14 +44,36 @@ class Names:
     outputs: Sequence[str]
 
 
-def plan_call(exported: Exported, examples: Sequence[Any], program: CpuProgram, names: Names) -> Call:
-    """A function from the group's inputs to what the group gives: a tuple, or the one tensor. It raises Unfit where
-    tensors are laid out otherwise than `examples`, before anything is computed.
+def plan_call(
+    exported: Exported, examples: Sequence[Any], program: CpuProgram, names: Names, updates: Sequence[Update] = ()
+) -> Call:
+    """A function from the group's inputs to what the group gives: a tuple, or the one tensor. It makes the updates: an
+    output that the plan may have in place is written there at once, any other is copied. It raises Unfit where tensors
+    are laid out otherwise than `examples`, before anything is computed.
 
     Any number of threads may call it. It runs on as many threads as PyTorch does. Raises UnfitPlan where the plan is
     not of the exported graph."""
     places = _Places(exported, program.plan, names)
-    return _Writer(exported, examples, program, places).function()
+    return _Writer(exported, examples, program, places, updates).function()
+
+
+def updated_buffers(exported: Exported, updates: Sequence[Update]) -> Mapping[int, int]:
+    """The group's input that is updated by each output of the body, where that is what the group gives, not a view."""
+    found: dict[int, int] = {}
+    for update in updates:
+        output = exported.outputs[update.output]
+        if output.source != "computed" or output.view is not None or output.index in found:
+            raise UnfitPlan(
+                f"output {update.output} is no tensor of its own, expected what input {update.input} becomes"
+            )
+        found[output.index] = update.input
+    return found
+
+
+def increment_version(tensor: torch.Tensor) -> None:
+    """Counts a write to a tensor, as PyTorch's ops do; tensors of inference mode have no count."""
+    if not tensor.is_inference():
+        torch.autograd.graph.increment_version(tensor)
 
 
 class _Places:
@@ -78,8 +101,23 @@ def _same(name: str, asked: object, got: object) -> None:
 class _Writer:
     """Writes the function's text: straight lines, since a loop over tensors takes longer than what it does."""
 
-    def __init__(self, exported: Exported, examples: Sequence[Any], program: CpuProgram, places: _Places) -> None:
+    def __init__(
+        self,
+        exported: Exported,
+        examples: Sequence[Any],
+        program: CpuProgram,
+        places: _Places,
+        updates: Sequence[Update],
+    ) -> None:
         self.exported, self.examples, self.program, self.places = exported, examples, program, places
+        self.updated = updated_buffers(exported, updates)  # the group's input, by buffer
+        self.placed = {  # the plan's input, by buffer, in whose memory the plan writes
+            j: i
+            for k, i in program.plan.in_place
+            if self.updated.get(j := places.outputs[k]) == places.inputs[i].position
+        }
+        outputs = program.plan.outputs
+        self.alignments = {i: outputs[k].alignment_bytes for k, i in program.plan.in_place if i in self.placed.values()}
         self.lines: list[str] = []
         steps = program.steps
         self.known: dict[str, Any] = {
@@ -87,7 +125,8 @@ class _Writer:
             "check": guards.assert_size_stride, "get_num_threads": torch.get_num_threads,
             "way": way_of(program.executor),
             "double": ctypes.c_double, "addressof": ctypes.addressof, "version": version, "run": steps.entry,
-            "handle": steps.handle, "first": program.once, "end": steps.steps, "steps": steps, "StackError": StackError,
+            "increment_version": increment_version, "handle": steps.handle, "first": program.once, "end": steps.steps,
+            "steps": steps, "StackError": StackError,
         }  # fmt: skip
 
     def function(self) -> Call:
@@ -141,7 +180,8 @@ class _Writer:
                 f"        at[{i}] = a{i} = t.data_ptr()",
             ]
             if 0 not in read.sizes:
-                together.setdefault(spec.alignment_bytes, []).append(f"a{i}")
+                alignment = max(spec.alignment_bytes, self.alignments.get(i, 1))
+                together.setdefault(alignment, []).append(f"a{i}")
         if together:  # fake tensors and such have no memory
             self.lines += [
                 f"        if not ({' and '.join(a for found in together.values() for a in found)}):",
@@ -160,6 +200,9 @@ class _Writer:
         aliases = dict(plan.aliases)
         first = len(plan.inputs)
         for k, j in enumerate(self.places.outputs):
+            if j in self.placed:
+                self.lines.append(f"    at[{first + k}] = a{self.placed[j]}")
+                continue
             buffer = self.exported.buffers[j]
             self.known |= {f"osize{j}": buffer.sizes, f"ostride{j}": buffer.strides, f"otype{j}": buffer.dtype}
             self.lines.append(f"    o{j} = empty_strided(osize{j}, ostride{j}, otype{j})")
@@ -177,17 +220,26 @@ class _Writer:
                 read = self.places.inputs[ref.index]
                 self.known |= {f"asize{k}": read.sizes, f"astride{k}": read.strides}
                 source = f"{source}.as_strided(asize{k}, astride{k})"
-            self.lines.append(f"    o{self.places.outputs[k]}.copy_({source or f'o{self.places.outputs[ref.index]}'})")
+            self.lines.append(
+                f"    o{self.places.outputs[k]}.copy_({source or self._buffer(self.places.outputs[ref.index])})"
+            )
+        for j, position in self.updated.items():
+            done = f"increment_version(args[{position}])" if j in self.placed else f"args[{position}].copy_(o{j})"
+            self.lines.append(f"    {done}")
         parts = [self._result(i, output) for i, output in enumerate(self.exported.outputs)]
         self.lines.append(
             f"    return ({''.join(f'{p}, ' for p in parts)})" if self.exported.sequence else f"    return {parts[0]}"
         )
 
+    def _buffer(self, j: int) -> str:
+        """The tensor that has an output of the body."""
+        return f"args[{self.updated[j]}]" if j in self.placed else f"o{j}"
+
     def _result(self, i: int, output: Output) -> str:
         if output.source == "value":
             self.known[f"value{i}"] = output.value
             return f"value{i}"
-        found = f"o{output.index}" if output.source == "computed" else f"args[{output.index}]"
+        found = self._buffer(output.index) if output.source == "computed" else f"args[{output.index}]"
         if output.view is None:
             return found
         self.known |= {f"vsize{i}": output.view.sizes, f"vstride{i}": output.view.strides}

@@ -13,6 +13,7 @@ from typing import Any, Literal, Protocol
 from fuseplan_client.cpu.executor import StackError
 from fuseplan_client.torch.agreement import disagreement
 from fuseplan_client.torch.plan_call import Call, Unfit
+from fuseplan_client.torch.updates import Update, apart
 
 log = logging.getLogger("fuseplan")
 
@@ -66,9 +67,9 @@ Refused = Callable[[Offered, Refusal, str, float | None, float | None], None]
 @dataclass
 class Slot:
     """Calls go to `run`. replaced: the group as PyTorch's own ops. changed: told of every plan that is offered,
-    accepted or refused, and of the end. reason: why there is no plan, or why the last one was refused. ops: of the
-    graph that was asked about. is_open: another plan may still come. plan_us, replaced_us: times of the last plan that
-    was timed, and of what ran before.
+    accepted or refused, and of the end. updates: those that a call makes. reason: why there is no plan, or why the last
+    one was refused. ops: of the graph that was asked about. is_open: another plan may still come. plan_us, replaced_us:
+    times of the last plan that was timed, and of what ran before.
 
     With a new plan, the first call runs both sides and compares; the next ones run either in turns, and are timed; from
     then on the faster side runs. A later plan is timed against the one that runs by then; plans are judged one after
@@ -79,6 +80,7 @@ class Slot:
     replaced: Call
     refused: Refused
     changed: Callable[[], None] = lambda: None
+    updates: Sequence[Update] = ()
     reason: str = ""
     state: State = "waiting"
     plan_us: float | None = None
@@ -160,16 +162,12 @@ class Slot:
             if plan.progress == "useless":
                 self._go_on()
                 return self._now(args)
+            found = self._tried(plan, args)
             expected = self.replaced(args)
-            try:
-                problem = disagreement(plan.call(args), expected)
-            except (Unfit, StackError) as unfit:
-                self._note_unfit(plan, unfit)
-                return expected
-            except Exception as error:  # whatever a plan does, the program goes on without it
-                self._refuse(plan, "unusable", f"{type(error).__name__}: {error}")
+            if found is None:
                 return expected
             plan.began = True
+            problem = disagreement(found, self._with_updated(expected, args))
             if problem:
                 self._refuse(plan, "wrong", problem)
             elif plan.progress == "ready":
@@ -178,6 +176,23 @@ class Slot:
         finally:
             self._judging.release()
         return expected
+
+    def _tried(self, plan: Offered, args: Sequence[Any]) -> Any:
+        """The plan's results, with what it updated, of arguments that stay as they are; None where it gave none."""
+        try:
+            own = apart(args, self.updates)
+            return self._with_updated(plan.call(own), own)
+        except (Unfit, StackError) as unfit:
+            self._note_unfit(plan, unfit)
+        except Exception as error:  # whatever a plan does, the program goes on without it
+            self._refuse(plan, "unusable", f"{type(error).__name__}: {error}")
+        return None
+
+    def _with_updated(self, found: Any, args: Sequence[Any]) -> Any:
+        if not self.updates:
+            return found
+        left = {update.output for update in self.updates}
+        return [*(v for i, v in enumerate(found) if i not in left), *(args[u.input] for u in self.updates)]
 
     def _timed(self, args: Sequence[Any]) -> Any:
         """The results of either side, the one that has run less often by now."""

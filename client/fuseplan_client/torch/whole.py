@@ -93,7 +93,7 @@ def _is_faster(planned_us: float, own_us: float) -> bool:
 class WholeGraph:
     """The function that Dynamo calls. own: the graph as PyTorch runs it, whose ops are the model's own, fewer and
     larger than AOTAutograd's. compiled: by AOTAutograd, with groups. groups, graphs: of it, forward and backward.
-    updates_in_place: the graph is mostly that. is_dynamic: its sizes are arguments.
+    is_dynamic: its sizes are arguments.
 
     Calls run `own`, but for those by which plans are judged: the first ones, from which groups know what to ask for;
     those that a new plan is compared and timed with; and every other one until it is known whether the graph is faster
@@ -103,7 +103,6 @@ class WholeGraph:
     own: Callable[..., Any]
     is_dynamic: bool = False
     compiled: Callable[..., Any] | None = None
-    updates_in_place: bool = False
     groups: list[PlannedGroup] = field(default_factory=list)
     graphs: list[CompiledGraph] = field(default_factory=list)
     races: dict[tuple[int, ...], Race] = field(default_factory=dict)

@@ -42,6 +42,7 @@ _OVERLOADS: Mapping[str, str] = {
     },
     "_foreach_norm.Scalar": "linalg_vector_norm.default",
     "_foreach_copy.default": "copy.default",
+    "_foreach_pow.ScalarAndTensor": "pow.Scalar",
 }
 
 
