@@ -26,6 +26,8 @@ from fuseplan_client.torch.symbols import hint
 
 MOST_STEPS = 8  # back from a node that may sink
 PREFIX = "fuseplan_"
+SEVERAL_STEPS = 3  # ops of the wire format: of one or two, PyTorch's kernels are as fast as memory
+MANY_BYTES = 1 << 15  # of results: some 20 us of such an op, several times what a call of a plan costs
 MOST_GROUP_NODES = 4_000  # a wire graph has 20,000 at most, of which an op may take several
 
 
@@ -42,10 +44,11 @@ def partition(
 ) -> Partitioned:
     """Groups of nodes that plans can compute, as submodules, each of which gives a tuple. Dropout in training is split.
 
-    least_ops: of a group, views and constants aside: a single op of PyTorch's is as fast by itself. The module itself
-    is left as it is; nodes of the new one keep their `meta`.
+    least_ops: of a group, views and constants aside: a single op of PyTorch's is as fast by itself. One of many
+    elements that takes several ops of the wire format, as a softmax or a GELU does, counts for as many. The module
+    itself is left as it is; nodes of the new one keep their `meta`.
     """
-    graph = _copied(module.graph)
+    graph = copied(module.graph)
     split_dropout(graph)
     nodes = list(graph.nodes)
     support = support or Support()
@@ -54,7 +57,9 @@ def partition(
     levels = _levels(nodes, said, after)
     _sink(nodes, said, levels, after)
     groups = _groups(nodes, said, levels, most_nodes)
-    ops = Counter(group for node, group in groups.items() if not _is_free(node))
+    ops = Counter[int]()
+    for node, group in groups.items():
+        ops[group] += _ops(node, support)
     groups = {node: group for node, group in groups.items() if ops[group] >= least_ops}
     for node in reversed(nodes):
         if is_view(node) or _is_item_of_view(node) or node.target in CONSTANTS:
@@ -66,8 +71,8 @@ def partition(
     return _assembled(module, graph, members)
 
 
-def _copied(graph: Graph) -> Graph:
-    """A copy, since views are made again outside of groups."""
+def copied(graph: Graph) -> Graph:
+    """A copy of a graph, to be changed."""
     copy = Graph()
     values: dict[Node, Node] = {}
     result = copy.graph_copy(graph, values)
@@ -80,6 +85,14 @@ def _copied(graph: Graph) -> Graph:
 def _is_free(node: Node) -> bool:
     """Whether a node takes no time in PyTorch, or next to none."""
     return node.target is operator.getitem or is_view(node) or node.target in CONSTANTS
+
+
+def _ops(node: Node, support: Support) -> int:
+    """Ops that a node counts for in its group."""
+    if _is_free(node):
+        return 0
+    steps = support.verdict(node).steps
+    return steps if steps >= SEVERAL_STEPS and _bytes(node) >= MANY_BYTES else 1
 
 
 def _is_item_of_view(node: Node) -> bool:

@@ -7,8 +7,9 @@ from typing import Any
 import torch
 from torch.fx import GraphModule
 
+from fuseplan_client.torch.bias import split_bias
 from fuseplan_client.torch.group import PlannedGroup
-from fuseplan_client.torch.partition import partition
+from fuseplan_client.torch.partition import copied, partition
 from fuseplan_client.torch.slot import Progress, Slot
 from fuseplan_client.torch.support import Support
 
@@ -57,7 +58,9 @@ def parts_of(module: GraphModule, least_ops: int, place: Callable[[GraphModule, 
     place of a submodule."""
     if not any(node.target in PRODUCTS for node in module.graph.nodes):
         return None
-    found = partition(module, Support(PRODUCTS), least_ops)
+    graph, support = copied(module.graph), Support(PRODUCTS)
+    split_bias(graph, support)
+    found = partition(GraphModule(module, graph), support, least_ops)
     if not found.groups:
         return None
     groups = [place(found.module, name) for name in found.groups]

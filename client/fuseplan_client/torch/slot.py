@@ -18,8 +18,7 @@ from fuseplan_client.torch.updates import Update, apart
 log = logging.getLogger("fuseplan")
 
 TIMED_CALLS = 7  # of either side, in turns
-# A plan has to be faster by more than seven calls can be wrong: one that is as fast as what ran before gains nothing.
-WORTH = 0.97
+WORTH = 0.98  # of the median of what ran before, which a plan may take at most, and its fastest call at most as long
 MOST_UNFIT = 20  # calls that a plan did not fit, after which it goes unless most calls do fit
 State = Literal["waiting", "planned", "refused"]
 Refusal = Literal["wrong", "slower", "unusable", "unfit"]
@@ -224,7 +223,7 @@ class Slot:
     def _decide(self, plan: Offered) -> None:
         ours, before = (sorted(plan.samples_us[side]) for side in (True, False))
         self.plan_us, self.replaced_us = median(ours), median(before)
-        if ours[0] <= WORTH * before[0] and self.plan_us <= WORTH * self.replaced_us:
+        if ours[0] <= before[0] and self.plan_us <= WORTH * self.replaced_us:
             self._accept(plan)
         else:
             self._refuse(plan, "slower", f"{self.plan_us:.0f} us, what ran before {self.replaced_us:.0f} us")

@@ -18,14 +18,19 @@ from fuseplan_client.torch.export import plain, unreadable
 from fuseplan_client.torch.symbols import SYMBOLS, hint, is_symbolic
 from fuseplan_client.torch.wire import Refused, Tensor, Writer
 
+COMPOSITES = frozenset(("gelu", "layer_norm", "log_softmax", "softmax"))
+SEVERAL = 4  # ops that one of these stands for, at least
+
 
 @dataclass(frozen=True)
 class Verdict:
-    """said: a plan can compute the node. direct: by a lowering, not a decomposition. reason: why it cannot."""
+    """said: a plan can compute the node. direct: by a lowering, not a decomposition. reason: why it cannot. steps: ops
+    of the wire format that it takes; those that stand for several count as such."""
 
     said: bool
     direct: bool = False
     reason: str = ""
+    steps: int = 0
 
 
 @dataclass
@@ -67,14 +72,14 @@ class Support:
 
     def _tried(self, node: Node) -> Verdict:
         try:
-            _write(node)
+            steps = _write(node)
         except Refused as refused:
             return Verdict(False, reason=str(refused))
         except UNKNOWN_SHAPES:
             return Verdict(False, reason=f"{name_of(node.target)}: what it gives depends on data")
         except Exception as error:  # a fault of ours costs this op, never the program
             return Verdict(False, reason=f"fault: {type(error).__name__}: {str(error)[:200]}")
-        return Verdict(True, direct=node.target in LOWERINGS)
+        return Verdict(True, direct=node.target in LOWERINGS, steps=steps)
 
 
 def _layout(node: Node) -> Hashable:
@@ -85,8 +90,9 @@ def _layout(node: Node) -> Hashable:
     return tuple(map(hint, value.stride())), hint(value.storage_offset())
 
 
-def _write(node: Node) -> None:
-    """Writes the node's op alone, of operands as they are known before the first call. Raises Refused."""
+def _write(node: Node) -> int:
+    """Writes the node's op alone, of operands as they are known before the first call. Returns `Verdict.steps`. Raises
+    Refused."""
     writer = Writer()
     mode = fake_mode_of([n.meta.get("val") for n in (*node.all_input_nodes, node)])
     metas = {n: concrete(n.meta["val"], mode) for n in node.all_input_nodes}
@@ -103,6 +109,7 @@ def _write(node: Node) -> None:
     with torch.no_grad():
         operands = map_arg(node.args, metas.__getitem__) if node.target in LAYOUT_OPS else ()
         lowered(writer, mode, node.target, args, kwargs, out, operands)
+    return sum(SEVERAL if row["op"] in COMPOSITES else 1 for row in writer.nodes)
 
 
 def _input(writer: Writer, value: Any) -> Any:
