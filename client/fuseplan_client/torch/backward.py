@@ -1,7 +1,6 @@
 """How long the backward pass of one graph among others takes: from when the gradients of its results are there until
 those of its inputs are."""
 
-import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -38,12 +37,13 @@ class _Pass:
 
 @dataclass(eq=False)
 class BackwardTimer:
-    """Times of both passes together by side. is_followed: a result had a gradient to be asked for."""
+    """Times of both passes together by side. is_followed: a result had a gradient to be asked for. It has no lock,
+    which the child of a fork might find held for ever: each step on the passes and samples is one of the interpreter's.
+    """
 
     samples_us: dict[bool, list[float]] = field(default_factory=lambda: {True: [], False: []})
     is_followed: bool = False
     _passes: deque[_Pass] = field(default_factory=deque)
-    _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def follow(self, side: bool, forward_us: float, inputs: Sequence[Any], results: Any) -> None:
         """Waits for the backward pass of a call, which may never come."""
@@ -57,28 +57,27 @@ class BackwardTimer:
         followed = _Pass(side, forward_us)
         followed.hooks = [root.register_prehook(followed.begin) for root in roots]
         followed.hooks.append(register_multi_grad_hook(leaves, self._ended(followed)))
-        with self._lock:
-            self._passes.append(followed)
-            if len(self._passes) > MOST_FOLLOWED:
-                self._passes.popleft().drop()
+        self._passes.append(followed)
+        if len(self._passes) > MOST_FOLLOWED:
+            self._passes.popleft().drop()
 
     def drop(self) -> None:
         """Forgets all samples, and what was followed."""
-        with self._lock:
-            while self._passes:
-                self._passes.popleft().drop()
-            self.samples_us, self.is_followed = {True: [], False: []}, False
+        passes, self._passes = self._passes, deque()
+        self.samples_us, self.is_followed = {True: [], False: []}, False
+        for followed in passes:
+            followed.drop()
 
     def _ended(self, followed: _Pass) -> Callable[..., None]:
         def ended(*_: Any) -> None:
             end = time.perf_counter()
             if followed.start is None:  # the pass of another graph that has the same inputs
                 return
-            with self._lock:
-                if followed not in self._passes:
-                    return
+            try:
                 self._passes.remove(followed)
-                self.samples_us[followed.side].append(followed.forward_us + 1e6 * (end - followed.start))
+            except ValueError:  # dropped meanwhile
+                return
+            self.samples_us[followed.side].append(followed.forward_us + 1e6 * (end - followed.start))
             followed.drop()
 
         return ended

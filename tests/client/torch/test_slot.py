@@ -1,0 +1,184 @@
+"""Slots and back ends by themselves: threads that come late, forks, options."""
+
+import os
+import signal
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+# ruff: noqa: E402  PyTorch is an extra
+from fuseplan_client.torch.asking import Asker, Question
+from fuseplan_client.torch.backend import Backend, fuseplan
+from fuseplan_client.torch.backward import MOST_FOLLOWED
+from fuseplan_client.torch.slot import TIMED_CALLS, Offered, Slot
+from fuseplan_client.torch.whole import Race
+
+
+def slot_of(replaced: Callable[[Sequence[Any]], Any]) -> Slot:
+    return Slot(replaced, lambda *_: None)
+
+
+def plus(number: float) -> Callable[[Sequence[Any]], Any]:
+    return lambda args: (args[0] + number,)
+
+
+def test_a_call_that_comes_late_does_not_run_a_plan_that_was_not_compared() -> None:
+    """It took the slot's function while an earlier plan was timed."""
+    slot, x = slot_of(plus(1)), torch.zeros(4)
+    slot.offer(Offered(plus(1), "first"))
+    slot.run((x,))
+    late = slot.run  # times the first plan
+    slot._refuse(slot._judged, "slower", "")  # type: ignore[arg-type]
+    wrong = Offered(plus(7), "second")
+    slot.offer(wrong)
+    for _ in range(2 * TIMED_CALLS):
+        assert torch.equal(late((x,))[0], x + 1)
+    assert not wrong.is_checked
+    assert torch.equal(slot.run((x,))[0], x + 1)
+    assert slot.reason.startswith("wrong")
+
+
+def test_a_slot_that_another_thread_judges_runs_what_it_ran_before() -> None:
+    slot, x = slot_of(plus(1)), torch.zeros(4)
+    called: list[int] = []
+
+    def planned(args: Sequence[Any]) -> Any:
+        called.append(1)
+        return (args[0] + 1,)
+
+    slot.offer(Offered(planned))
+    taken = threading.Event()
+    done = threading.Event()
+
+    def hold() -> None:
+        with slot._judging:
+            taken.set()
+            done.wait(30)
+
+    holder = threading.Thread(target=hold)
+    holder.start()
+    taken.wait(30)
+    assert torch.equal(slot.run((x,))[0], x + 1)
+    assert not called
+    done.set()
+    holder.join()
+
+
+@pytest.mark.timeout(60)
+def test_the_child_of_a_fork_waits_for_no_lock_that_its_parent_held() -> None:
+    """Slots, races and the thread that asks: a thread of the parent has each lock while it forks, and is not there in
+    the child."""
+    slot, race, x = slot_of(plus(1)), Race(), torch.zeros(4)
+    slot.offer(Offered(plus(1)))
+    asker = Asker(lambda: "http://127.0.0.1:9")
+    weight = torch.ones(4, requires_grad=True)
+    held = [slot._judging, race._lock, asker._lock]
+    taken, done = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        for lock in held:
+            lock.acquire()
+        taken.set()
+        done.wait(30)
+        for lock in held:
+            lock.release()
+
+    holder = threading.Thread(target=hold)
+    holder.start()
+    taken.wait(30)
+    child = os.fork()
+    if not child:
+        signal.alarm(20)  # ends the child where it waits for ever
+        slot.run((x,))
+        race.call(dict.fromkeys((True, False), lambda w: w * 2), (weight,)).sum().backward()
+        asker.ask(Question(dict, lambda *_: None, lambda _: None))
+        os._exit(0 if asker._process == os.getpid() else 1)
+    done.set()
+    holder.join()
+    assert os.waitpid(child, 0)[1] == 0
+
+
+def test_a_child_that_asked_nothing_does_not_wait_for_its_parents_plans() -> None:
+    asker = Asker(lambda: "http://127.0.0.1:9")
+    asker._all_answered.clear()
+    child = os.fork()
+    if not child:
+        signal.alarm(20)
+        os._exit(0 if asker.wait(30) else 1)
+    assert os.waitpid(child, 0)[1] == 0
+
+
+def test_passes_that_are_never_asked_for_are_let_go() -> None:
+    """Of a model that is called again and again with gradients on, and never trained."""
+    race, weight = Race(), torch.ones(4, requires_grad=True)
+    sides = dict.fromkeys((True, False), lambda w: w * 2)
+    results = [race.call(sides, (weight,)) for _ in range(3 * MOST_FOLLOWED)]
+    assert len(race._timer._passes) == MOST_FOLLOWED
+    assert len(weight._backward_hooks or ()) == MOST_FOLLOWED
+    race.restart()
+    assert not weight._backward_hooks
+    assert results[0].requires_grad
+
+
+WRONG: dict[str, dict[str, Any]] = {
+    "seconds: expected a number from 0 on, got -1": {"seconds": -1},
+    "seconds: expected a number from 0 on, got nan": {"seconds": float("nan")},
+    "seconds: expected a number from 0 on, got '5'": {"seconds": "5"},
+    "least_ops: expected a number from 1 on, got 0": {"least_ops": 0},
+    "server: expected an address, got 8080": {"server": 8080},
+    "until: expected eager or inductor, got 'plan'": {"until": "plan"},
+}
+
+
+@pytest.mark.parametrize("message", WRONG)
+def test_wrong_options_are_said_to_be(message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Backend(**WRONG[message])
+
+
+def test_graphs_with_equal_options_have_one_back_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """PyTorch asks for each graph: a thread, and a server, for each would be many."""
+    seen: list[Backend] = []
+    monkeypatch.setattr(Backend, "__call__", lambda self, module, examples: seen.append(self))
+    graph = torch.fx.symbolic_trace(lambda x: x + 1)
+    options = {"server": "http://127.0.0.1:9", "server_keys": ["a", "b"], "seconds": 3}
+    for given in (options, dict(reversed(options.items())), {**options, "seconds": 4}):
+        fuseplan(graph, (), options=given)
+    assert seen[0] is seen[1]
+    assert seen[0] is not seen[2]
+
+
+class Noted:
+    """Takes questions, and answers none."""
+
+    def __init__(self) -> None:
+        self.questions: list[Question] = []
+
+    def ask(self, question: Question) -> None:
+        self.questions.append(question)
+
+
+def test_plans_are_asked_for_as_many_threads_as_the_models_thread_has() -> None:
+    """The thread that asks has a number of its own."""
+    torch._dynamo.reset()
+    noted, before = Noted(), torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        compiled = torch.compile(lambda x: (x.exp() * 2).tanh(), backend=Backend(asker=noted), dynamic=False)
+        compiled(torch.randn(30))
+    finally:
+        torch.set_num_threads(before)
+    targets: list[str] = []
+
+    def work() -> None:
+        torch.set_num_threads(2)
+        targets.append(noted.questions[0].request()["target"])
+
+    asking = threading.Thread(target=work)
+    asking.start()
+    asking.join()
+    assert targets == ["cpu:1"]
