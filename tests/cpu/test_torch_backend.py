@@ -23,6 +23,7 @@ from fuseplan_client.torch.explain import explain
 from fuseplan_client.torch.slot import Offered, Slot
 from fuseplan_client.torch.whole import Race
 from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
 
 from tests.support.local_plans import LocalPlans
 
@@ -646,6 +647,45 @@ def test_backward_passes_are_timed_with_their_forward_pass(monkeypatch: pytest.M
     assert (race.planned_us, race.own_us) == (3e6, 9e6)
     hooks = [w._backward_hooks for w in weights]
     assert not any(hooks), "none is left on the model's parameters"
+
+
+def asked_twice(call: Callable[..., Any], x: Any, w: Any) -> list[Any]:
+    found = call(x, w)
+    found.sum().backward(retain_graph=True)
+    found.square().sum().backward()
+    return [x.grad, w.grad]
+
+
+GRADIENTS: dict[str, Callable[..., list[Any]]] = {
+    "of all": lambda call, x, w: list(torch.autograd.grad(call(x, w).sum(), [x, w])),
+    "of one input": lambda call, x, w: list(torch.autograd.grad(call(x, w).sum(), [x])),
+    "of the other": lambda call, x, w: list(torch.autograd.grad(call(x, w).sum(), [w])),
+    "twice": asked_twice,
+    "of one call in another": lambda call, x, w: list(torch.autograd.grad(call(call(x, w), w).sum(), [x, w])),
+    "recomputed": lambda call, x, w: list(
+        torch.autograd.grad(checkpoint(call, x, w, use_reentrant=False).sum(), [x, w])
+    ),
+    "recomputed, of two calls": lambda call, x, w: list(
+        torch.autograd.grad(
+            checkpoint(call, checkpoint(call, x, w, use_reentrant=False), w, use_reentrant=False).sum(), [x]
+        )
+    ),
+    "recomputed now and then": lambda call, x, w: [
+        *torch.autograd.grad(checkpoint(call, x, w, use_reentrant=False).sum(), [x, w]),
+        *torch.autograd.grad(call(x, w).sum(), [x, w]),
+    ],
+}
+
+
+@pytest.mark.parametrize("name", GRADIENTS)
+def test_gradients_are_asked_for_in_any_way_while_a_graph_is_judged(name: str, backend: Backend) -> None:
+    compiled, ask = torch.compile(norm_gelu, backend=backend, dynamic=False), GRADIENTS[name]
+    for seed in range(CALLS):
+        x, w = (t.requires_grad_() for t in of((12, 64), (64,))(seed))
+        y, v = (t.detach().clone().requires_grad_() for t in (x, w))
+        assert disagreement(ask(compiled, x, w), ask(norm_gelu, y, v)) == "", seed
+    assert planned(backend)
+    assert backend.is_settled
 
 
 def test_forward_passes_count_where_no_gradient_is_asked_for() -> None:

@@ -3,12 +3,11 @@ those of its inputs are."""
 
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch.autograd.graph import register_multi_grad_hook
 from torch.utils._pytree import tree_leaves
 
 MOST_FOLLOWED = 64  # forward passes whose backward pass is yet to come: a model may call one graph for each layer
@@ -16,17 +15,24 @@ MOST_FOLLOWED = 64  # forward passes whose backward pass is yet to come: a model
 
 @dataclass(eq=False)
 class _Pass:
-    """A forward pass whose backward pass is waited for. hooks: to be removed once that is over."""
+    """A forward pass whose backward pass is waited for. start: when gradients of a result were there first. end: when
+    one of an input was last: which inputs get gradients, whoever asks for them decides. hooks: to be removed."""
 
     side: bool
     forward_us: float
     start: float | None = None
+    end: float | None = None
     hooks: list[Any] = field(default_factory=list)
 
     def begin(self, *_: Any) -> None:
         """Called when the gradients of a result are there."""
         if self.start is None:
             self.start = time.perf_counter()
+
+    def reached(self, *_: Any) -> None:
+        """Called when the gradient of an input is there. Of a pass that did not begin, it is another graph's."""
+        if self.start is not None:
+            self.end = time.perf_counter()
 
     def drop(self) -> None:
         """Removes the hooks."""
@@ -56,10 +62,23 @@ class BackwardTimer:
         self.is_followed = True
         followed = _Pass(side, forward_us)
         followed.hooks = [root.register_prehook(followed.begin) for root in roots]
-        followed.hooks.append(register_multi_grad_hook(leaves, self._ended(followed)))
+        followed.hooks += [leaf.register_hook(followed.reached) for leaf in leaves]
         self._passes.append(followed)
         if len(self._passes) > MOST_FOLLOWED:
             self._passes.popleft().drop()
+
+    def samples(self) -> Mapping[bool, Sequence[float]]:
+        """The samples. Passes that began are over by the time of a later call, when this is asked."""
+        for followed in list(self._passes):
+            if followed.start is None or followed.end is None:
+                continue
+            try:
+                self._passes.remove(followed)
+            except ValueError:  # another thread was here
+                continue
+            followed.drop()
+            self.samples_us[followed.side].append(followed.forward_us + 1e6 * (followed.end - followed.start))
+        return self.samples_us
 
     def drop(self) -> None:
         """Forgets all samples, and what was followed."""
@@ -67,17 +86,3 @@ class BackwardTimer:
         self.samples_us, self.is_followed = {True: [], False: []}, False
         for followed in passes:
             followed.drop()
-
-    def _ended(self, followed: _Pass) -> Callable[..., None]:
-        def ended(*_: Any) -> None:
-            end = time.perf_counter()
-            if followed.start is None:  # the pass of another graph that has the same inputs
-                return
-            try:
-                self._passes.remove(followed)
-            except ValueError:  # dropped meanwhile
-                return
-            self.samples_us[followed.side].append(followed.forward_us + 1e6 * (end - followed.start))
-            followed.drop()
-
-        return ended

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
 
+import torch
+from torch._C._autograd import _top_saved_tensors_default_hooks as top_hooks
 from torch.fx import GraphModule
 
 from fuseplan_client.torch.backward import BackwardTimer
@@ -36,13 +38,14 @@ class CompiledGraph:
 class Race:
     """The two sides of a graph for one set of sizes. is_planned: plans are faster. own_us, planned_us: medians of the
     last race, None before there was one; with the backward pass where gradients were asked for. changes: of the plans
-    that were looked at."""
+    that were looked at. is_packed: see `_packs_what_is_saved`, of the last call."""
 
     is_planned: bool = False
     own_us: float | None = None
     planned_us: float | None = None
     changes: int = -1
     first_calls: int = FIRST_CALLS
+    is_packed: bool = False
     of_plans: Sequence[Offered] = ()
     _started: dict[bool, int] = field(default_factory=lambda: {True: 0, False: 0})
     _forward_us: dict[bool, list[float]] = field(default_factory=lambda: {True: [], False: []})
@@ -73,8 +76,9 @@ class Race:
     def samples_us(self) -> Mapping[bool, Sequence[float]] | None:
         """Times of both sides once there are enough of them: of forward and backward pass where gradients are asked
         for."""
-        if min(map(len, self._timer.samples_us.values())) >= TIMED_CALLS:
-            return self._timer.samples_us
+        both = self._timer.samples()
+        if min(map(len, both.values())) >= TIMED_CALLS:
+            return both
         patience = 1 if not self._timer.is_followed else WITHOUT_BACKWARD
         return self._forward_us if min(map(len, self._forward_us.values())) >= patience * TIMED_CALLS else None
 
@@ -83,6 +87,12 @@ class Race:
         self.planned_us, self.own_us = median(samples_us[True]), median(samples_us[False])
         self.is_planned = _is_faster(self.planned_us, self.own_us)
         self.restart()
+
+
+def _packs_what_is_saved() -> bool:
+    """Whether hooks see what is saved for the backward pass, as those of checkpoints do, which compute a forward pass
+    again and have to find the same tensors."""
+    return torch.is_grad_enabled() and top_hooks(True) is not None
 
 
 def _is_faster(planned_us: float, own_us: float) -> bool:
@@ -98,7 +108,7 @@ class WholeGraph:
     Calls run `own`, but for those by which plans are judged: the first ones, from which groups know what to ask for;
     those that a new plan is compared and timed with; and every other one until it is known whether the graph is faster
     with the plans that were accepted. Both sides of a race do each call once, so that whatever is drawn or updated is
-    as it would be."""
+    as it would be. Where a checkpoint may call again, every call is by way of the groups."""
 
     own: Callable[..., Any]
     is_dynamic: bool = False
@@ -114,6 +124,9 @@ class WholeGraph:
         race = self._only or self._race_of(args)
         if race is None:
             return self.own(*args)
+        race.is_packed = _packs_what_is_saved()
+        if race.is_packed:
+            return self.compiled(*args)  # type: ignore[misc]
         if race.changes == self.changes:
             return self.compiled(*args) if race.is_planned else self.own(*args)  # type: ignore[misc]
         return self._judging(race, args)
@@ -138,7 +151,7 @@ class WholeGraph:
         return (
             bool(self.races)
             and all(not slot.is_open and not slot.is_judging for slot in slots)
-            and all(race.changes == self.changes for race in self.races.values())
+            and all(race.changes == self.changes or race.is_packed for race in self.races.values())
         )
 
     def _race_of(self, args: Sequence[Any]) -> Race | None:

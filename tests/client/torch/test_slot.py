@@ -113,12 +113,12 @@ def test_a_child_that_asked_nothing_does_not_wait_for_its_parents_plans() -> Non
 
 
 def test_passes_that_are_never_asked_for_are_let_go() -> None:
-    """Of a model that is called again and again with gradients on, and never trained."""
+    """A model may be called again and again with gradients on, and never be trained."""
     race, weight = Race(), torch.ones(4, requires_grad=True)
     sides = dict.fromkeys((True, False), lambda w: w * 2)
     results = [race.call(sides, (weight,)) for _ in range(3 * MOST_FOLLOWED)]
     assert len(race._timer._passes) == MOST_FOLLOWED
-    assert len(weight._backward_hooks or ()) == MOST_FOLLOWED
+    assert len(weight._backward_hooks or ()) == MOST_FOLLOWED, "of those that are followed"
     race.restart()
     assert not weight._backward_hooks
     assert results[0].requires_grad
