@@ -253,6 +253,10 @@ UPDATED: dict[str, tuple[Callable[..., Any], Callable[[int], tuple[Any, ...]]]] 
         of((9, 33), (9, 33)),
     ),
     "a row of a tensor": (lambda x: x[1].copy_((x[1] * x[0]).exp()), of((5, 16))),
+    "of a view that was made outside": (
+        lambda x: x.copy_((x * 2 + torch.as_strided(x, (64, 64), (1, 64))).tanh()) + 1,
+        of((64, 64)),
+    ),
     "not contiguous": (lambda x: x.copy_(x.exp() * 2), lambda s: (torch.randn(33, 9).t(),)),
     "anywhere in memory": (lambda x: x.copy_(x.exp() * 2), lambda s: (torch.randn(100)[3:],)),
     "integers": (lambda x: x.add_(1).mul_(3), lambda s: (torch.randint(-9, 9, (40,)),)),

@@ -58,6 +58,8 @@ def _update(node: Node) -> tuple[Node, Node, Node] | None:
     call = item.args[0] if item.args and len(item.users) == 1 else None
     if not isinstance(call, Node) or call.op != "call_module" or target not in call.args:
         return None
+    if any(root_of(a) is target for a in call.args if isinstance(a, Node) and a is not target):
+        return None  # by a view, which is another input of the group, it may read what was overwritten
     return (call, item, target) if _layout(target) == _layout(item) else None
 
 
