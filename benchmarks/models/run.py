@@ -115,10 +115,11 @@ def table(about: dict[str, str], rows: Sequence[dict[str, Any]]) -> str:
         '# Models by `torch.compile(backend="fuseplan")`',
         "",
         f"{about['device']}; PyTorch {about['torch']}; {about['commit']}. Medians of a step in microseconds; times of",
-        "eager mode and Inductor over ours in the same rounds. `python -m benchmarks.models`",
+        "eager mode and Inductor over ours in the same rounds. Dynamo: eager mode by `torch.compile`, whose guards every",
+        f"back end pays for. Search: {_seconds(rows)} for each group. `python -m benchmarks.models`",
         "",
-        "| model | size | dtype | threads | eager | Inductor | ours | eager/ours | Inductor/ours | plans | agrees |",
-        "|---|---:|---|---:|---:|---:|---:|---:|---:|---|---|",
+        "| model | size | dtype | threads | eager | Dynamo | Inductor | ours | eager/ours | Inductor/ours | plans | agrees |",
+        "|---|---:|---|---:|---:|---:|---:|---:|---:|---:|---|---|",
         *(_line(row) for row in rows),
     ]
     found = [row["speedup"] for row in rows if row.get("speedup")]
@@ -129,12 +130,17 @@ def table(about: dict[str, str], rows: Sequence[dict[str, Any]]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _seconds(rows: Sequence[dict[str, Any]]) -> str:
+    return " or ".join(f"{s:g} s" for s in sorted({row["seconds"] for row in rows if "seconds" in row}))
+
+
 def _line(row: dict[str, Any]) -> str:
     head = f"| {row['model']} | {row['size']} | {row['dtype']} | {row['threads']} "
     if row.get("problem") and not row.get("us"):
         return f"{head}| {row['problem'][:120]} |"
     us, over = row["us"], row["over"]
     states = [g["state"] + (f" ({g['reason'][:60]})" if g["reason"] else "") for g in row["groups"]]
-    times = " | ".join(f"{us[side]:.0f}" for side in ("eager", "inductor", "fuseplan"))
+    sides = ("eager", "dynamo", "inductor", "fuseplan")
+    times = " | ".join(f"{us[side]:.0f}" if side in us else "" for side in sides)
     ratios = " | ".join(f"{over[side][0]:.2f}" for side in ("eager", "inductor"))
     return f"{head}| {times} | {ratios} | {', '.join(states)} | {row['disagreement'] or 'yes'} |"
