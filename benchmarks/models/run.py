@@ -115,10 +115,11 @@ def table(about: dict[str, str], rows: Sequence[dict[str, Any]]) -> str:
         '# Models by `torch.compile(backend="fuseplan")`',
         "",
         f"{about['device']}; PyTorch {about['torch']}; {about['commit']}. Medians of a step in microseconds; times of",
-        "eager mode and Inductor over ours in the same rounds. Dynamo: eager mode by `torch.compile`, whose guards every",
-        f"back end pays for. Search: {_seconds(rows)} for each group. `python -m benchmarks.models`",
+        "eager mode and Inductor over ours in the same rounds. Dynamo: eager mode by `torch.compile`, whose guards all",
+        f"back ends pay for. Search: {_seconds(rows)} for each group. `python -m benchmarks.models`",
         "",
-        "| model | size | dtype | threads | eager | Dynamo | Inductor | ours | eager/ours | Inductor/ours | plans | agrees |",
+        "| model | size | dtype | threads | eager | Dynamo | Inductor | ours | eager/ours | Inductor/ours | plans "
+        "| agrees |",
         "|---|---:|---|---:|---:|---:|---:|---:|---:|---:|---|---|",
         *(_line(row) for row in rows),
     ]
