@@ -25,7 +25,9 @@ NARROW = {
     "ceiling_i8_fours": (("i8", "u8"), 4),
     "ceiling_i8_pairs": (("i8", "u8"), 2),
 }
+BY_LIBRARY = ("bf16",)  # dtypes whose products a library may make by tiles of registers, kernels of ours do not
 WIDENED = ("f32", "f16", "bf16", "f8e4m3", "f8e5m2")  # dtypes whose products f32's multiply-adds make
+REPEATS, TILE_REPEATS = 100_000, 5_000  # of a loop that multiplies: about 0.5 ms
 PARTS = (0.4, 0.8)  # of a level: smaller leaves room for what else is there, larger keeps out of the level below
 
 
@@ -74,6 +76,8 @@ def ceilings(message: dict[str, Any], channel: Channel) -> dict[str, Any]:
     levels = [*message["levels"], 0]
     fma = launch = write = 0.0
     narrow = {name: 0.0 for name in NARROW if hasattr(library, name)}
+    tiles = 0.0
+    has_tiles = message["tiles"] and hasattr(library, "ceiling_bf16_tiles") and library.ceiling_has_bf16_tiles()
     for _ in range(ROUNDS):  # spread over time: what else runs on the machine must not pass for its limit
         channel.beat(-1, message["seconds"])
         for limit in levels:
@@ -84,6 +88,9 @@ def ceilings(message: dict[str, Any], channel: Channel) -> dict[str, Any]:
         fma = max(fma, _gflops(pool, kernel("ceiling_fma"), sizes, sums))
         for name in narrow:
             narrow[name] = max(narrow[name], _gflops(pool, kernel(name), sizes, sums * NARROW[name][1]))
+        if has_tiles:
+            runs = kernel("ceiling_bf16_tiles")
+            tiles = max(tiles, _gflops(pool, runs, sizes, library.ceiling_tile_products(), TILE_REPEATS))
         launch = min(launch or 1e9, _launch(pool))
     return {
         "copy_gbps": _falling([(limit, best["copy", limit]) for limit in levels]),
@@ -91,7 +98,7 @@ def ceilings(message: dict[str, Any], channel: Channel) -> dict[str, Any]:
         "fma_gflops": fma,
         "launch_us": launch,
         "write_gbps": write,
-        "product_gflops": _product_gflops(fma, narrow),
+        "product_gflops": _product_gflops(fma, narrow, tiles),
     }
 
 
@@ -100,19 +107,20 @@ def _falling(rates: list[tuple[int, float]]) -> list[tuple[int, float]]:
     return [(limit, max(rate for _, rate in rates[i:])) for i, (limit, _) in enumerate(rates)]
 
 
-def _gflops(pool: Pool, runs: BoundSteps, sizes: np.ndarray[Any, Any], products: int) -> float:
+def _gflops(pool: Pool, runs: BoundSteps, sizes: np.ndarray[Any, Any], products: int, repeats: int = REPEATS) -> float:
     """GFLOP/s of a kernel, a product and its addition to a sum counting two. products: of one turn of the kernel's
-    loop in one thread."""
-    repeats = 100000
+    loop in one thread, of which there are `repeats`."""
     sizes[:2] = 64, repeats
     return 2.0 * repeats * products * pool.threads / min(pool.time_us(runs, 5)) / 1e3
 
 
-def _product_gflops(fma: float, narrow: Mapping[str, float]) -> list[tuple[str, float]]:
-    """GFLOP/s by dtype of the operands: the rate of the fastest instruction that makes such products."""
+def _product_gflops(fma: float, narrow: Mapping[str, float], tiles: float) -> list[tuple[str, float]]:
+    """GFLOP/s by dtype of the operands: the rate of the fastest instruction that makes such products. tiles: of those
+    that libraries alone make."""
     rates: dict[str, float] = dict.fromkeys(WIDENED, fma)
     for name, rate in narrow.items():
         rates |= {dtype: max(rate, rates.get(dtype, 0.0)) for dtype in NARROW[name][0]}
+    rates |= {dtype: max(tiles, rates[dtype]) for dtype in BY_LIBRARY}
     return list(rates.items())
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from codegen.devices.ceilings import Reached, cpu_ceilings, cuda_ceilings, reached_ceilings
 from codegen.hardware.gpus import GPUS, TARGET_WORDS, specified
+from codegen.hardware.libraries import MKL, LibraryMissing, library_file
 from codegen.hardware.machine import cache_levels, cpu_name, memory_bytes, usable_cpus
 from codegen.hardware.missing_cuda import what_to_do
 from codegen.sandbox.object_cache import ObjectCache
@@ -26,16 +27,17 @@ class DeviceError(Exception):
 def detect(
     target: str, cache: ObjectCache, *, ceilings: bool = True, on_measuring: Callable[[], None] | None = None
 ) -> Device:
-    """The device of `target`: "cpu", "cpu:N" for N threads at most, "cuda" or "cuda:N". Its ceilings come from the
-    cache or are measured now, which takes some seconds: on_measuring is called before that. "emulator" or
-    "emulator:ARCH" runs CUDA kernels of an architecture, sm_80 where none is named, on the CPU; it has no ceilings. A
-    name of `GPUS`, "h200": that device as its data sheet has it, there or not, to predict plans for.
+    """The device of `target`: "cpu", "cpu:N" for N threads at most, "cuda" or "cuda:N". Behind either of the first two
+    ":mkl" lets plans call PyTorch's MKL, of processes that have it. Ceilings come from the cache or are measured now,
+    which takes some seconds: on_measuring is called before that. "emulator" or "emulator:ARCH" runs CUDA kernels of an
+    architecture, sm_80 where none is named, on the CPU; it has no ceilings. A name of `GPUS`, "h200": that device as
+    its data sheet has it, there or not, to predict plans for.
 
     Raises DeviceError, CompilerMissing (cpu, and those of `GPUS`), ValueError for a target that is none.
     """
     kind, _, number = target.partition(":")
-    if kind == "cpu" and (target == "cpu" or (number.isdigit() and int(number))):
-        return _cpu(int(number or MOST_THREADS), cache, ceilings, on_measuring)
+    if (cpu := re.fullmatch(r"cpu(?::([1-9][0-9]*))?(:mkl)?", target)) is not None:
+        return _cpu(int(cpu[1] or MOST_THREADS), (MKL,) if cpu[2] else (), cache, ceilings, on_measuring)
     if kind == "cuda" and (target == "cuda" or number.isdigit()):
         return _cuda(int(number or 0), cache, ceilings, on_measuring)
     if kind == "emulator" and re.fullmatch(r"emulator(:sm_[0-9]{2,3}[af]?)?", target):
@@ -77,7 +79,18 @@ def vector_bytes(arch: str, features: tuple[str, ...]) -> int:
     return 16
 
 
-def _cpu(threads: int, cache: ObjectCache, measured: bool, on_measuring: Callable[[], None] | None) -> Device:
+def _cpu(
+    threads: int,
+    libraries: tuple[str, ...],
+    cache: ObjectCache,
+    measured: bool,
+    on_measuring: Callable[[], None] | None,
+) -> Device:
+    for name in libraries:
+        try:
+            library_file(name)
+        except LibraryMissing as e:
+            raise DeviceError(f"no CPU with {name}: {e}") from e
     compiler = find_compiler(cache=cache)
     cpus = usable_cpus()[:threads]
     levels = cache_levels(cpus)
@@ -85,7 +98,7 @@ def _cpu(threads: int, cache: ObjectCache, measured: bool, on_measuring: Callabl
         target="cpu",
         name=cpu_name(),
         arch=host_arch(),
-        features=host_features(),
+        features=tuple(sorted((*host_features(), *libraries))),
         units=len(cpus),
         vector_bytes=vector_bytes(host_arch(), host_features()),
         cache_bytes=levels[-1] if levels else 0,

@@ -6,6 +6,7 @@ from itertools import pairwise, product
 from math import prod
 
 from codegen.gemm.dims import Contraction, Digit, Dim
+from codegen.hardware.libraries import MKL
 from codegen.kernel import Reject
 from fusion_ir.core.graph import Graph
 from fusion_ir.dtype import bf16, f32
@@ -101,7 +102,15 @@ def libraries_for(call: GemmCall, graph: Graph, device: Device) -> tuple[str, ..
     )
     converted = operands != {call.of.dtype}
     own = own if has_fma(device) else ()
-    return (*((PAIRS,) if paired else ()), *((*own, OPENBLAS) if converted else (OPENBLAS, *own)))
+    mkl = _mkl(device, first=paired or not converted)
+    return (*mkl[0], *((PAIRS,) if paired else ()), *((*own, OPENBLAS) if converted else (OPENBLAS, *own)), *mkl[1])
+
+
+def _mkl(device: Device, *, first: bool) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """MKL where the device has it, as what to try before the others and what behind them: it is fast on Intel's CPUs
+    alone, of operands that it takes as they are (`first`)."""
+    mkl = (MKL,) if MKL in device.features else ()
+    return (mkl, ()) if first and "Intel" in device.name else ((), mkl)
 
 
 def first_libraries(call: GemmCall, graph: Graph, device: Device) -> tuple[str, ...]:
@@ -123,7 +132,7 @@ def _own(device: Device) -> tuple[str, ...]:
 
 def linked_with(library: str) -> tuple[str, ...]:
     """Shared libraries that a kernel with such products is linked with."""
-    return () if library in BYTES else (OPENBLAS,)
+    return () if library in BYTES else (MKL,) if library == MKL else (OPENBLAS,)
 
 
 def call_on_cpu(contraction: Contraction, fma: bool, apart: int = 0) -> GemmCall | Reject:

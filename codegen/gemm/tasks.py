@@ -6,6 +6,7 @@ from math import prod
 
 from codegen.gemm.call import BYTES, OPENBLAS, PAIRS, GemmCall, Spread
 from codegen.gemm.dims import Digit, Dim
+from codegen.hardware.libraries import MKL
 from codegen.kernel import EmitError
 from codegen.printer.expressions import CTYPE
 
@@ -72,6 +73,7 @@ def task_lines(call: GemmCall, library: str, cuts: Sequence[AxisSplit], result: 
         PAIRS: f"gemm_by_pairs({turned}, {arguments});",
         **{own: f"gemm_packed<{ctype}, {bytes_}, {turned}>({arguments}, {adds});" for own, bytes_ in BYTES.items()},
         OPENBLAS: f"gemm<{ctype}>({turned}, {arguments}, {adds});",
+        MKL: f"gemm_by_mkl<{ctype}>({turned}, {arguments}, {adds});",
     }
     if library not in functions:
         raise EmitError(f"no library {library!r}; there are {', '.join(functions)}")

@@ -86,8 +86,13 @@ GPUS: dict[str, Gpu] = {
 
 
 # Targets as people write them: a pattern, and the same in words. Those of `GPUS` are planned for, never run on.
-TARGET_PATTERN = rf"^(cpu(:[1-9][0-9]{{0,3}})?|cuda(:[0-9]{{1,2}})?|emulator(:sm_[0-9]{{2,3}}[af]?)?|{'|'.join(GPUS)})$"
-TARGET_WORDS = f"cpu, cpu:THREADS, cuda, cuda:N, emulator or emulator:ARCH; for predictions {', '.join(GPUS)}"
+TARGET_PATTERN = (
+    rf"^(cpu(:[1-9][0-9]{{0,3}})?(:mkl)?|cuda(:[0-9]{{1,2}})?|emulator(:sm_[0-9]{{2,3}}[af]?)?|{'|'.join(GPUS)})$"
+)
+TARGET_WORDS = (
+    "cpu or cpu:THREADS, with :mkl behind it where plans may call PyTorch's MKL, cuda, cuda:N, emulator or "
+    f"emulator:ARCH; for predictions {', '.join(GPUS)}"
+)
 
 
 def ceilings(gpu: Gpu) -> Ceilings:

@@ -1,4 +1,4 @@
-// Matrix products on the calling thread: by the BLAS library that the kernel is linked with (codegen/hardware/libraries.py), or by
+// Matrix products on the calling thread: by the library that the kernel is linked with (codegen/hardware/libraries.py), or by
 // code of our own.
 #pragma once
 #include "gemm_packed_cpu.h"
@@ -12,19 +12,58 @@ void scipy_cblas_sgemm(int order, int a_turned, int b_turned, int m, int n, int 
                        const float* b, int ldb, float beta, float* c, int ldc);
 void scipy_cblas_dgemm(int order, int a_turned, int b_turned, int m, int n, int k, double alpha, const double* a, int lda,
                        const double* b, int ldb, double beta, double* c, int ldc);
+// Of MKL these, which PyTorch's library exports as well: column by column, extents and factors by address.
+void sgemm_(const char* a_turned, const char* b_turned, const int* m, const int* n, const int* k, const float* alpha,
+            const float* a, const int* lda, const float* b, const int* ldb, const float* beta, float* c, const int* ldc);
+void dgemm_(const char* a_turned, const char* b_turned, const int* m, const int* n, const int* k, const double* alpha,
+            const double* a, const int* lda, const double* b, const int* ldb, const double* beta, double* c, const int* ldc);
+void cblas_gemm_bf16bf16f32(int order, int a_turned, int b_turned, int m, int n, int k, float alpha, const unsigned short* a,
+                            int lda, const unsigned short* b, int ldb, float beta, float* c, int ldc);
+int MKL_Set_Num_Threads_Local(int threads);
 }
-static inline void blas(bool a_turned, bool b_turned, idx_t m, idx_t n, idx_t k, const float* a, idx_t lda, const float* b,
-                        idx_t ldb, float* c, idx_t ldc, bool adds) {
-  if (m > 0 && n > 0)
-    scipy_cblas_sgemm(101, a_turned ? 112 : 111, b_turned ? 112 : 111, (int)m, (int)n, (int)k, 1.0f, a, (int)lda, b, (int)ldb,
-                      adds ? 1.0f : 0.0f, c, (int)ldc);
-}
-static inline void blas(bool a_turned, bool b_turned, idx_t m, idx_t n, idx_t k, const double* a, idx_t lda, const double* b,
-                        idx_t ldb, double* c, idx_t ldc, bool adds) {
-  if (m > 0 && n > 0)
-    scipy_cblas_dgemm(101, a_turned ? 112 : 111, b_turned ? 112 : 111, (int)m, (int)n, (int)k, 1.0, a, (int)lda, b, (int)ldb,
-                      adds ? 1.0 : 0.0, c, (int)ldc);
-}
+constexpr int ROW_BY_ROW = 101, AS_IT_IS = 111, TURNED = 112;  // of CBLAS
+// Libraries: row-major C[m, n] = A[m, k] B[k, n], or += where `adds`, of one type.
+struct OpenBlas {
+  static void product(bool a_turned, bool b_turned, idx_t m, idx_t n, idx_t k, const float* a, idx_t lda, const float* b,
+                      idx_t ldb, float* c, idx_t ldc, bool adds) {
+    scipy_cblas_sgemm(ROW_BY_ROW, a_turned ? TURNED : AS_IT_IS, b_turned ? TURNED : AS_IT_IS, (int)m, (int)n, (int)k, 1.0f, a,
+                      (int)lda, b, (int)ldb, adds ? 1.0f : 0.0f, c, (int)ldc);
+  }
+  static void product(bool a_turned, bool b_turned, idx_t m, idx_t n, idx_t k, const double* a, idx_t lda, const double* b,
+                      idx_t ldb, double* c, idx_t ldc, bool adds) {
+    scipy_cblas_dgemm(ROW_BY_ROW, a_turned ? TURNED : AS_IT_IS, b_turned ? TURNED : AS_IT_IS, (int)m, (int)n, (int)k, 1.0, a,
+                      (int)lda, b, (int)ldb, adds ? 1.0 : 0.0, c, (int)ldc);
+  }
+};
+struct Mkl {
+  // While it lives, MKL keeps to the calling thread, which may be one that calls it for others with more.
+  struct Alone {
+    const int before = MKL_Set_Num_Threads_Local(1);
+    ~Alone() { MKL_Set_Num_Threads_Local(before); }
+  };
+  // Of columns C is the product of B and A.
+  static void product(bool a_turned, bool b_turned, idx_t m, idx_t n, idx_t k, const float* a, idx_t lda, const float* b,
+                      idx_t ldb, float* c, idx_t ldc, bool adds) {
+    const Alone alone;
+    const int rows = (int)m, columns = (int)n, deep = (int)k, xld = (int)lda, yld = (int)ldb, zld = (int)ldc;
+    const float one = 1, kept = adds;
+    sgemm_(b_turned ? "T" : "N", a_turned ? "T" : "N", &columns, &rows, &deep, &one, b, &yld, a, &xld, &kept, c, &zld);
+  }
+  static void product(bool a_turned, bool b_turned, idx_t m, idx_t n, idx_t k, const double* a, idx_t lda, const double* b,
+                      idx_t ldb, double* c, idx_t ldc, bool adds) {
+    const Alone alone;
+    const int rows = (int)m, columns = (int)n, deep = (int)k, xld = (int)lda, yld = (int)ldb, zld = (int)ldc;
+    const double one = 1, kept = adds;
+    dgemm_(b_turned ? "T" : "N", a_turned ? "T" : "N", &columns, &rows, &deep, &one, b, &yld, a, &xld, &kept, c, &zld);
+  }
+  // Denormals may count as 0 there.
+  static void product(bool a_turned, bool b_turned, idx_t m, idx_t n, idx_t k, const bf16* a, idx_t lda, const bf16* b,
+                      idx_t ldb, float* c, idx_t ldc) {
+    const Alone alone;
+    cblas_gemm_bf16bf16f32(ROW_BY_ROW, a_turned ? TURNED : AS_IT_IS, b_turned ? TURNED : AS_IT_IS, (int)m, (int)n, (int)k, 1.0f,
+                           &a->u, (int)lda, &b->u, (int)ldb, 0.0f, c, (int)ldc);
+  }
+};
 
 // ---- operands and results of other types than the sum's, block by block in a cache
 constexpr idx_t BLOCK_M = 384, BLOCK_N = 384, BLOCK_K = 256, BLOCK_PAD = 16;  // rows a power of two apart share cache sets
@@ -61,11 +100,12 @@ template <class Sum, class T, idx_t ROWS, idx_t COLUMNS> struct Operand<Sum, T, 
 // Row-major C[m, n] = A[m, k] B[k, n], or += where `adds`; an operand that is `turned` lies in memory as its transpose.
 // C is not read unless `adds`. Sum: what sums run in, which holds all values of A and B. C of another type is converted from
 // them (and `adds` is false).
-template <class Sum, class A, class B, class C>
+template <class Sum, class Library = OpenBlas, class A, class B, class C>
 static inline void gemm(bool a_turned, bool b_turned, idx_t m, idx_t n, idx_t k, const A* a, idx_t lda, const B* b, idx_t ldb,
                         C* c, idx_t ldc, bool adds) {
   constexpr bool CONVERTS = !SAME<C, Sum>, IN_PLACE = SAME<A, Sum> && SAME<B, Sum>;
-  if constexpr (IN_PLACE && !CONVERTS) blas(a_turned, b_turned, m, n, k, a, lda, b, ldb, c, ldc, adds);
+  if (m <= 0 || n <= 0) return;
+  if constexpr (IN_PLACE && !CONVERTS) Library::product(a_turned, b_turned, m, n, k, a, lda, b, ldb, c, ldc, adds);
   else {
     constexpr idx_t MOST_N = BLOCK_N * 4 / (idx_t)sizeof(Sum);  // less than half of a thread's stack of 4 MiB in all
     const idx_t depth = IN_PLACE ? k : BLOCK_K;
@@ -75,7 +115,7 @@ static inline void gemm(bool a_turned, bool b_turned, idx_t m, idx_t n, idx_t k,
     const auto product = [&](idx_t i, idx_t l, idx_t j, const Sum* y, Sum* to, idx_t to_ld) {
       const idx_t rows = least(m - i, BLOCK_M), columns = least(n - j, MOST_N), deep = least(k - l, depth);
       const Sum* const x = left.part(i, l, rows, deep);
-      blas(a_turned, b_turned, rows, columns, deep, x, left.ld, y, right.ld, to, to_ld, adds || l > 0);
+      Library::product(a_turned, b_turned, rows, columns, deep, x, left.ld, y, right.ld, to, to_ld, adds || l > 0);
     };
     for (idx_t j = 0; j < n; j += MOST_N) {
       const idx_t columns = least(n - j, MOST_N);
@@ -123,6 +163,7 @@ static inline bool is_zero(pairs::Source row, idx_t k) {
   return true;
 }
 // Sums that are so small that what was lost of them counts, once more.
+template <class Library>
 static __attribute__((noinline)) void repair(bool a_turned, bool b_turned, idx_t m, idx_t n, idx_t k, const bf16* a, idx_t lda,
                                              const bf16* b, idx_t ldb, float* c, idx_t ldc) {
   idx_t left = m * n / PAIRS_FEW;
@@ -133,7 +174,7 @@ static __attribute__((noinline)) void repair(bool a_turned, bool b_turned, idx_t
       if (!(__builtin_fabsf(c[i * ldc + j]) < pairs::LEAST_SUM)) continue;
       if (!looked && is_zero(row, k)) break;
       looked = true;
-      if (left-- <= 0) return gemm<float>(a_turned, b_turned, m, n, k, a, lda, b, ldb, c, ldc, false);
+      if (left-- <= 0) return gemm<float, Library>(a_turned, b_turned, m, n, k, a, lda, b, ldb, c, ldc, false);
       const pairs::Source column{b + j * (b_turned ? ldb : 1), 0, b_turned ? 1 : ldb};
       float sum = 0;
       for (idx_t p = 0; p < k; p++) sum = __builtin_fmaf(wide(row.from[p * row.along]), wide(column.from[p * column.along]), sum);
@@ -161,8 +202,42 @@ static inline void gemm_by_pairs(bool a_turned, bool b_turned, idx_t m, idx_t n,
         const pairs::Source right{y + l * (b_turned ? 1 : ldb), b_turned ? ldb : 1, b_turned ? 1 : ldb};
         whole &= block.product(rows, columns, k - l < DEPTH ? k - l : DEPTH, left, right, to, to_ld, l > 0);
       }
-      if (!whole) repair(a_turned, b_turned, rows, columns, k, x, lda, y, ldb, to, to_ld);
+      if (!whole) repair<OpenBlas>(a_turned, b_turned, rows, columns, k, x, lda, y, ldb, to, to_ld);
+      if constexpr (ROUNDS) convert_rows(rows, columns, sums, to_ld, c + i * ldc + j, ldc);
+    }
+}
+constexpr idx_t TILES_M = 512, TILES_N = 768;  // of sums that are rounded: less than half of a thread's stack
+static inline bool has_small(idx_t m, idx_t n, const float* c, idx_t ldc) {
+  bool small = false;
+  for (idx_t i = 0; i < m; i++)
+    for (idx_t j = 0; j < n; j++) small |= __builtin_fabsf(c[i * ldc + j]) < pairs::LEAST_SUM;
+  return small;
+}
+// bf16 products by a library that has them, which may use tiles of registers.
+template <class Library, class C>
+static inline void gemm_by_tiles(bool a_turned, bool b_turned, idx_t m, idx_t n, idx_t k, const bf16* a, idx_t lda,
+                                 const bf16* b, idx_t ldb, C* c, idx_t ldc) {
+  constexpr bool ROUNDS = !SAME<C, float>;
+  alignas(64) float sums[ROUNDS ? TILES_M * (TILES_N + BLOCK_PAD) : 1];
+  const idx_t most_m = ROUNDS ? TILES_M : m, most_n = ROUNDS ? TILES_N : n;
+  for (idx_t j = 0; j < n; j += most_n)
+    for (idx_t i = 0; i < m; i += most_m) {
+      const idx_t rows = least(m - i, most_m), columns = least(n - j, most_n), to_ld = ROUNDS ? TILES_N + BLOCK_PAD : ldc;
+      float* const to = ROUNDS ? sums : (float*)c + i * ldc + j;
+      const bf16 *const x = a + i * (a_turned ? 1 : lda), *const y = b + j * (b_turned ? ldb : 1);
+      Library::product(a_turned, b_turned, rows, columns, k, x, lda, y, ldb, to, to_ld);
+      if (has_small(rows, columns, to, to_ld)) repair<Library>(a_turned, b_turned, rows, columns, k, x, lda, y, ldb, to, to_ld);
       if constexpr (ROUNDS) convert_rows(rows, columns, sums, to_ld, c + i * ldc + j, ldc);
     }
 }
 #endif
+// Products by MKL, of bf16 as they are where it can.
+template <class Sum, class A, class B, class C>
+static inline void gemm_by_mkl(bool a_turned, bool b_turned, idx_t m, idx_t n, idx_t k, const A* a, idx_t lda, const B* b,
+                               idx_t ldb, C* c, idx_t ldc, bool adds) {
+#ifdef GEMM_PAIRS
+  if constexpr (SAME<A, bf16> && SAME<B, bf16> && SAME<Sum, float>)
+    if (!adds) return gemm_by_tiles<Mkl>(a_turned, b_turned, m, n, k, a, lda, b, ldb, c, ldc);
+#endif
+  gemm<Sum, Mkl>(a_turned, b_turned, m, n, k, a, lda, b, ldb, c, ldc, adds);
+}

@@ -5,6 +5,12 @@
 // ceiling_move: source, target, pointer to {bytes read, bytes written, bytes of a turn}.
 
 #include <stdint.h>
+#if defined(__x86_64__) && defined(__linux__) && (__GNUC__ >= 11 || defined(__clang__))
+#define TILES 1
+#include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
 
 #if defined(__AVX512F__)
 #define WIDTH 64
@@ -193,5 +199,37 @@ typedef int32_t Sums __attribute__((vector_size(WIDTH)));
   }
 PRODUCTS(ceiling_i8_pairs, ADD_I16)  // two for each, of operands widened to 16 bits
 #endif
+#endif
+
+#if defined(TILES)
+// Whether the CPU has tiles of registers (AMX) that multiply bf16, and the system lets this process use them from now on.
+int ceiling_has_bf16_tiles() {
+  const unsigned has_bf16 = 1u << 22, has_tiles = 1u << 24;
+  const long ask_permission = 0x1023, tile_data = 18;  // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
+  unsigned a, b, c, d;
+  if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || !(d & has_bf16) || !(d & has_tiles)) return 0;
+  return syscall(SYS_arch_prctl, ask_permission, tile_data) == 0;
+}
+// Products of bf16 by them: repeats * ceiling_tile_products() per call and thread.
+__attribute__((target("amx-tile,amx-bf16"))) void ceiling_bf16_tiles(void* const* args, long task, long tasks) {
+  alignas(64) struct {
+    uint8_t palette = 1, start = 0, unused[14] = {};
+    uint16_t row_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
+    uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
+  } shape;
+  const int64_t repeats = ((const int64_t*)args[2])[1];
+  alignas(64) float sum[16 * 16];
+  __asm__ __volatile__("ldtilecfg %0" ::"m"(shape));
+  __asm__ __volatile__("tilezero %%tmm0; tilezero %%tmm1; tilezero %%tmm2; tilezero %%tmm3" ::);
+  __asm__ __volatile__("tilezero %%tmm4; tilezero %%tmm5; tilezero %%tmm6; tilezero %%tmm7" ::);
+  for (int64_t r = 0; r < repeats; ++r)
+    __asm__ __volatile__(
+        "tdpbf16ps %%tmm6, %%tmm4, %%tmm0; tdpbf16ps %%tmm7, %%tmm4, %%tmm1; tdpbf16ps %%tmm6, %%tmm5, %%tmm2;"
+        "tdpbf16ps %%tmm7, %%tmm5, %%tmm3" ::);
+  __asm__ __volatile__("tilestored %%tmm0, (%0, %1, 1)" ::"r"(sum), "r"(64l) : "memory");
+  __asm__ __volatile__("tilerelease" ::);
+  if (sum[0] == 1.2345f) ((float*)args[1])[task] = sum[0];
+}
+int ceiling_tile_products() { return 4 * 16 * 16 * 32; }
 #endif
 }

@@ -14,7 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from codegen.hardware.libraries import LibraryMissing, library_file
+from codegen.hardware.libraries import LIBRARIES, LibraryMissing, library_file
 from codegen.hardware.machine import ROOT, system_text
 from codegen.kernel import Kernel
 from codegen.sandbox.limits import DEFAULT_LIMITS, Limits
@@ -200,7 +200,7 @@ class CpuCompiler:
         """Flags that let the compiler use what the device has: all of it on the device itself, else the features it
         lists."""
         host = host_arch(), host_features()
-        if self.device is None or (self.device.arch, self.device.features) == host:
+        if self.device is None or (self.device.arch, cpu_flags(self.device)) == host:
             return ("-mcpu=native",) if host[0] == "aarch64" else ("-march=native",)
         if self.device.arch == "aarch64":
             features = [ARM_FEATURES[f] for f in self.device.features if f in ARM_FEATURES]
@@ -209,7 +209,12 @@ class CpuCompiler:
 
     def _features(self) -> str:
         device = self.device
-        return " ".join((device.arch, *device.features) if device else (host_arch(), *host_features()))
+        return " ".join((device.arch, *cpu_flags(device)) if device else (host_arch(), *host_features()))
+
+
+def cpu_flags(device: Device) -> tuple[str, ...]:
+    """Features of a CPU without the libraries that plans for it may call: these change no code."""
+    return tuple(f for f in device.features if f not in LIBRARIES)
 
 
 def cpu_reports(binary: bytes, frames: str, entries: Sequence[str]) -> dict[str, CompileReport]:

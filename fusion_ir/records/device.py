@@ -42,7 +42,8 @@ class Device(Record):
     """One device. `arch` and `features` decide correctness; the rest explains times.
 
     arch: "x86-64" | "aarch64" for cpu, "sm_90a" ... for cuda and for emulator, which runs CUDA kernels on the CPU.
-    features: sorted CPU flags that the compiler may use, or (). vector_bytes: widest register (cpu) or access (cuda).
+    features: sorted CPU flags that the compiler may use, and libraries that plans may call, or (). vector_bytes: widest
+    register (cpu) or access (cuda).
     units: threads used (cpu) or multiprocessors (cuda).
     origin: "specified" for one that is not there, known from its data sheet: everything about it is predicted.
     """

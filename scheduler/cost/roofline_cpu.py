@@ -4,6 +4,7 @@ measurement."""
 from collections.abc import Collection
 from dataclasses import dataclass
 
+from codegen.hardware.libraries import MKL
 from codegen.kernel import Kernel
 from fusion_ir.records import Ceilings, CompileReport, Device
 from scheduler.cost.lower_bound import best_gbps, lower_bound_us
@@ -59,9 +60,14 @@ def family_bound_us(traffic: Traffic, family: str, device: Device) -> float:
 
 
 def _narrow_rate(device: Device, dtype: str) -> float:
-    """Rate at which kernels multiply operands of a dtype, over that of f32: 2 for bf16 where the CPU has an instruction
-    for it, else 1, since operands are widened."""
-    return 2.0 if dtype == "bf16" and "avx512_bf16" in device.features else 1.0
+    """Rate at which kernels multiply operands of a dtype, over that of f32: for bf16 4 where a library has tiles of
+    registers for it (of a peak of 8 and more; measured: 4 to 6), 2 where the CPU has an instruction for it, else 1,
+    since operands are widened."""
+    if dtype != "bf16" or "avx512_bf16" not in device.features:
+        return 1.0
+    ceilings = device.ceilings or ASSUMED["cpu"]
+    peak = dict(ceilings.product_gflops).get(dtype, 0.0) / ceilings.fma_gflops
+    return 4.0 if MKL in device.features and peak >= 2 * 4.0 else 2.0
 
 
 def predicted_us(traffic: Traffic, family: str, device: Device, among: Collection[str]) -> float:

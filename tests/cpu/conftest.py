@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from codegen.devices.detection import detect
+from codegen.hardware.libraries import LIBRARIES, MKL
 from codegen.sandbox.limits import Limits
 from codegen.sandbox.object_cache import ObjectCache
 from codegen.workbench.workbench import Workbench
@@ -17,8 +18,10 @@ from tuning_db.store import Store
 
 @pytest.fixture(scope="module")
 def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workbench]:
+    """The CPU with all libraries that kernels can call here."""
     cache = ObjectCache(tmp_path_factory.mktemp("objects"))
-    with Workbench(detect("cpu", cache, ceilings=False), cache, Limits(timing_seconds=0.0)) as made:
+    target = "cpu:mkl" if LIBRARIES[MKL].find() else "cpu"
+    with Workbench(detect(target, cache, ceilings=False), cache, Limits(timing_seconds=0.0)) as made:
         yield made
 
 

@@ -341,7 +341,7 @@ def test_pieces_that_do_not_divide(bench: Workbench) -> None:
     for rows, columns in ((38, 1), (1, 54), (0, 1)):
         with pytest.raises(EmitError, match="cannot be cut into"):
             ATEN.emit(graph, f"aten{{library=openblas,rows={rows},columns={columns}}}", bench.device)
-    with pytest.raises(EmitError, match="no library 'whole'; there are pairs, packed, packed32, openblas"):
+    with pytest.raises(EmitError, match="no library 'whole'; there are pairs, packed, packed32, openblas, mkl"):
         ATEN.emit(graph, "aten{library=whole,rows=1,columns=1}", bench.device)
 
 
@@ -394,7 +394,7 @@ def test_a_gpu_without_its_library_says_what_to_install() -> None:
 def test_a_missing_library_fails_the_kernel_in_words(
     bench: Workbench, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    with pytest.raises(LibraryMissing, match="no library 'nothing'; there are openblas"):
+    with pytest.raises(LibraryMissing, match="no library 'nothing'; there are openblas, mkl"):
         load_library("nothing")
     absent = replace(libraries.LIBRARIES["openblas"], find=lambda: None)
     monkeypatch.setattr(libraries, "LIBRARIES", {"absent": absent})

@@ -4,10 +4,22 @@ import ctypes
 import os
 import subprocess
 import sys
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
+from fuseplan_client.device import class_key
 
-from codegen.hardware.libraries import LIBRARIES, library_file, load_library
+from codegen.devices.detection import DeviceError, detect
+from codegen.families import FAMILIES
+from codegen.hardware import libraries
+from codegen.hardware.libraries import LIBRARIES, MKL, library_file, load_library
+from codegen.sandbox.object_cache import ObjectCache
+from codegen.toolchain.compiler import Failure
+from codegen.toolchain.cpu import find_compiler
+from codegen.workbench.workbench import Workbench
+from fusion_ir import building as build
+from tests.support.products import dense_graph
 
 SHOW = """
 import ctypes, os
@@ -40,5 +52,77 @@ def test_the_file_has_the_name_that_linked_kernels_ask_for() -> None:
     assert library_file("openblas").name == "libscipy_openblas.so"
     assert load_library("openblas") is load_library("openblas")
     assert all(row.install for row in LIBRARIES.values())
-    with pytest.raises(OSError, match="no library 'mkl'"):
-        load_library("mkl")
+    with pytest.raises(OSError, match="no library 'blas'"):
+        load_library("blas")
+
+
+needs_mkl = pytest.mark.skipif(LIBRARIES[MKL].find() is None, reason="needs PyTorch with MKL")
+
+
+def test_mkl_is_found_where_pytorch_has_it() -> None:
+    torch = pytest.importorskip("torch")
+    assert (LIBRARIES[MKL].find() is not None) == torch.backends.mkl.is_available()
+
+
+@needs_mkl
+@pytest.mark.parametrize("first", ["import torch", "pass"], ids=["after", "before"])
+def test_mkl_is_loaded_after_pytorch_and_before(first: str) -> None:
+    """Either way PyTorch has its threads for products."""
+    source = f"""
+import ctypes
+{first}
+from codegen.hardware.libraries import load_library
+library = load_library("mkl")
+import torch
+torch.set_num_threads(2)
+print(library.MKL_Get_Max_Threads(), (torch.ones(300, 300) @ torch.ones(300, 300))[0, 0].item())
+"""
+    run = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, timeout=120, check=False)
+    assert run.stdout.split() == ["2", "300.0"], run.stderr
+
+
+@needs_mkl
+def test_a_kernel_leaves_the_threads_of_its_caller_as_they_are(bench: Workbench, tmp_path: Path) -> None:
+    graph = dense_graph([(64, 64), (64, 64)], build.matmul)
+    kernel = FAMILIES["aten"].emit(graph, "aten{library=mkl,rows=1,columns=1}", bench.device)
+    compiler = find_compiler(bench.device)
+    with compiler.slot() as slot:
+        built = compiler.compile(slot, compiler.unit([kernel]), [kernel.entry], 60.0, kernel.libraries)
+    assert not isinstance(built, Failure), built.detail
+    file = tmp_path / "kernel.so"
+    file.write_bytes(built[0])
+    source = f"""
+import ctypes, sys
+import numpy as np
+from codegen.hardware.libraries import load_library
+library = load_library("mkl")
+kernel = ctypes.CDLL({str(file)!r})[{kernel.entry!r}]
+kernel.argtypes, kernel.restype = [ctypes.POINTER(ctypes.c_void_p), ctypes.c_long, ctypes.c_long], None
+a, b, c = (np.ones((64, 64), np.float32) for _ in range(3))
+for threads in (0, 3):
+    library.MKL_Set_Num_Threads_Local(threads)
+    kernel((ctypes.c_void_p * 3)(*(x.ctypes.data for x in (a, b, c))), 0, 1)
+    print(library.MKL_Set_Num_Threads_Local(0), c[5, 6])
+"""
+    run = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, timeout=120, check=False)
+    assert run.stdout.split() == ["0", "64.0", "3", "64.0"], run.stderr
+
+
+@needs_mkl
+def test_a_device_with_mkl_is_one_of_its_own(tmp_path: Path) -> None:
+    cache = ObjectCache(tmp_path)
+    plain, mkl = (detect(target, cache, ceilings=False) for target in ("cpu:1", "cpu:1:mkl"))
+    assert set(mkl.features) - set(plain.features) == {MKL}
+    assert mkl.class_key != plain.class_key
+    assert (class_key("cpu:1"), class_key("cpu:1:mkl")) == (plain.class_key, mkl.class_key)
+    one, other = find_compiler(plain), find_compiler(mkl)
+    assert (one.machine_flags(), one.identity()) == (other.machine_flags(), other.identity())
+
+
+def test_a_device_without_mkl_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    absent = {**LIBRARIES, MKL: replace(LIBRARIES[MKL], find=lambda: None)}
+    monkeypatch.setattr(libraries, "LIBRARIES", absent)
+    with pytest.raises(
+        DeviceError, match="no CPU with mkl: the library mkl is not installed: pip install torch, on x86-64"
+    ):
+        detect("cpu:mkl", ObjectCache(tmp_path), ceilings=False)

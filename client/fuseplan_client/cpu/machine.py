@@ -11,7 +11,8 @@ from importlib.util import find_spec
 from pathlib import Path
 
 ARCHITECTURES = {"x86_64": "x86-64", "amd64": "x86-64", "aarch64": "aarch64", "arm64": "aarch64"}
-OPENBLAS = "openblas"
+OPENBLAS, MKL = "openblas", "mkl"
+MKL_FUNCTIONS = ("sgemm_", "dgemm_", "cblas_gemm_bf16bf16f32", "MKL_Set_Num_Threads_Local")
 _loading = threading.Lock()
 
 
@@ -20,11 +21,12 @@ class MachineError(RuntimeError):
 
 
 def check_machine(arch: str, features: Sequence[str]) -> None:
-    """Raises MachineError where code for `arch`, with flags of /proc/cpuinfo, does not run here."""
+    """Raises MachineError where code for `arch` does not run here. features: flags of /proc/cpuinfo, and MKL where it
+    may be called."""
     here = architecture()
     if arch != here:
         raise MachineError(f"the plan is for {arch}, this machine is {here}")
-    missing = [flag for flag in features if flag not in cpu_flags()]
+    missing = [flag for flag in features if flag not in cpu_flags() and flag != MKL]
     if missing:
         raise MachineError(f"the plan is for CPUs with {', '.join(missing)}, which this one lacks")
 
@@ -45,9 +47,27 @@ def cpu_flags() -> frozenset[str]:
 def load_library(name: str) -> None:
     """Loads a library that kernels call into this process, for good; kernels linked with it find it from then on.
     Raises MachineError."""
-    if name != OPENBLAS:
+    if name == MKL:
+        if not has_mkl():
+            raise MachineError("the plan calls the MKL of PyTorch for x86-64: pip install 'fuseplan-client[mkl]'")
+    elif name == OPENBLAS:
+        _openblas()
+    else:
         raise MachineError(f"the plan calls {name}, which this version does not know")
-    _openblas()
+
+
+@lru_cache(maxsize=1)
+def has_mkl() -> bool:
+    """Whether there is a PyTorch here that has Intel's MKL in it, and lets others call it; it is loaded then."""
+    package = find_spec("torch")
+    file = Path(package.origin).with_name("lib") / "libtorch_cpu.so" if package and package.origin else None
+    if file is None or not file.exists():
+        return False
+    try:
+        library = ctypes.CDLL(str(file))
+    except OSError:
+        return False
+    return all(hasattr(library, name) for name in MKL_FUNCTIONS)
 
 
 @lru_cache(maxsize=1)

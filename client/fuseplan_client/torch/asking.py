@@ -23,24 +23,26 @@ ENDING_S = 30.0  # for what is written or loaded when the process ends
 END = object()
 TURN_S = 0.25  # between looks at what is open
 REFINING_S = 2.0  # between looks at a plan that is being made better
+NO_SUCH_DEVICE = ("no-device", "other-device")
 AGAIN_S = (1.0, 2.0, 5.0, 15.0, 60.0)  # until a server that gave no answer is asked again
 
 
 @dataclass
 class Question:
-    """A request for a plan. request: makes its body, in the thread, once; what it raises is why there will be no plan.
-    ready: called with the answer and the binaries of its plan, in the thread; what it raises is the reason why there is
-    no plan. failed: called with why there will be none, as far as is known. ended: called once there is nothing more to
-    ask. seconds: of search, for one plan after the other, each of which goes on where the one before ended."""
+    """A request for a plan. requests: makes its bodies, in the thread, once: the best first, the next one for servers
+    without the device that it is for; what it raises is why there will be no plan. ready: called with the answer and
+    the binaries of its plan, in the thread; what it raises is the reason why there is no plan. failed: called with why
+    there will be none, as far as is known. ended: called once there is nothing more to ask. seconds: of search, for one
+    plan after the other, each of which goes on where the one before ended."""
 
-    request: Callable[[], Mapping[str, Any]]
+    requests: Callable[[], Sequence[Mapping[str, Any]]]
     ready: Callable[[Answer, Mapping[str, bytes], Executor], None]
     failed: Callable[[str], None]
     ended: Callable[[], None] = lambda: None
     seconds: Sequence[float] = (60.0,)
     rung: int = 0
     plan_key: str = ""
-    body: Mapping[str, Any] | None = None
+    bodies: Sequence[Mapping[str, Any]] = ()
     asked: float = field(default_factory=time.monotonic)
     answered: float | None = None
     operation: str = ""
@@ -153,6 +155,9 @@ class Asker:
         except (BadArgument, ProblemAnswer) as error:
             if isinstance(error, ProblemAnswer) and (error.status >= 500 or error.status == 429):
                 return self._later(question, error)
+            if isinstance(error, ProblemAnswer) and _is_elsewhere(error) and len(question.bodies) > 1:
+                question.bodies = question.bodies[1:]
+                return False
             question.failed(error.reason)
         except PlanServerError as error:
             return self._later(question, error)
@@ -172,8 +177,7 @@ class Asker:
         return False
 
     def _tried(self, question: Question) -> bool:
-        if question.body is None:
-            question.body = question.request()
+        question.bodies = question.bodies or question.requests()
         client = self._connected()
         if question.operation:
             operation = client.operation(question.operation)
@@ -184,7 +188,7 @@ class Asker:
                 question.failed(operation.error.reason)
                 return True
             question.operation = ""
-        answer = client.resolve({**question.body, "seconds": question.seconds[question.rung]})
+        answer = client.resolve({**question.bodies[0], "seconds": question.seconds[question.rung]})
         if isinstance(answer, Pending):
             question.operation = answer.operation.id
             question.due = time.monotonic() + min(answer.operation.retry_after_s or 1.0, 5.0)
@@ -215,3 +219,8 @@ class Asker:
         if self._client is None:
             self._client = PlanClient(self._server(), **self._options)
         return self._client
+
+
+def _is_elsewhere(error: ProblemAnswer) -> bool:
+    """Whether a server has no such device, or is older than the name of it."""
+    return error.type in NO_SUCH_DEVICE or error.place == "/target"

@@ -22,6 +22,7 @@ from torch.fx import GraphModule, Node
 from torch.utils._pytree import tree_leaves
 
 from fuseplan_client.cpu.executor import Executor
+from fuseplan_client.cpu.machine import MKL, has_mkl
 from fuseplan_client.cpu.program import CpuProgram
 from fuseplan_client.device import class_key
 from fuseplan_client.plan import read_plan
@@ -214,7 +215,7 @@ class Backend:
         exported: list[Exported] = []
         target = f"cpu:{torch.get_num_threads()}"  # another thread has a number of its own
 
-        def request() -> Mapping[str, Any]:
+        def requests() -> list[Mapping[str, Any]]:
             exported.append(export(module, examples))
             slot.ops = len(exported[0].body["nodes"])
             for row, read in zip(exported[0].body["inputs"], exported[0].reads, strict=True):
@@ -224,7 +225,8 @@ class Backend:
                 if read.position in constants and not read.number:
                     row["constant"] = "torch"  # which version it is of, the tensor itself says at each call
             donate(exported[0], updates, alignments)
-            return {"graph": exported[0].body, "target": target, "device_key": class_key(target)}
+            targets = (f"{target}:{MKL}", target) if has_mkl() else (target,)
+            return [{"graph": exported[0].body, "target": t, "device_key": class_key(t)} for t in targets]
 
         def ready(answer: Answer, binaries: Mapping[str, bytes], executor: Executor) -> None:
             program = CpuProgram(read_plan(answer.plan), binaries, executor)
@@ -237,7 +239,7 @@ class Backend:
             finally:
                 slot.close()
 
-        self.asker.ask(Question(request, ready, slot.withdraw, all_is_asked, _rungs(self.seconds)))
+        self.asker.ask(Question(requests, ready, slot.withdraw, all_is_asked, _rungs(self.seconds)))
 
     def _refused(
         self, plan: Offered, why: Refusal, detail: str, plan_us: float | None, replaced_us: float | None

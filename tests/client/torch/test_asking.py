@@ -2,7 +2,7 @@
 
 import os
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,8 @@ import pytest
 torch = pytest.importorskip("torch")
 
 # ruff: noqa: E402  PyTorch is an extra
+from fuseplan_client.server.client import PlanClient
+from fuseplan_client.server.errors import ProblemAnswer
 from fuseplan_client.server.limits import Limits
 from fuseplan_client.torch import embedded
 from fuseplan_client.torch.asking import Asker, Question
@@ -103,13 +105,13 @@ def test_no_call_asks_the_server_itself(tmp_path: Path) -> None:
 def test_the_child_of_a_fork_asks_in_a_thread_of_its_own(tmp_path: Path) -> None:
     asked = threading.Event()
     asker = Asker(lambda: "http://127.0.0.1:9", limits=QUICK, cache=tmp_path)
-    asker.ask(Question(dict, lambda *_: None, lambda _: asked.set()))
+    asker.ask(Question(lambda: [{}], lambda *_: None, lambda _: asked.set()))
     assert asked.wait(10)
     read, write = os.pipe()
     child = os.fork()
     if child == 0:
         again = threading.Event()
-        asker.ask(Question(dict, lambda *_: None, lambda _: again.set()))
+        asker.ask(Question(lambda: [{}], lambda *_: None, lambda _: again.set()))
         os.write(write, b"yes" if again.wait(10) else b"no")
         os._exit(0)
     os.waitpid(child, 0)
@@ -148,3 +150,32 @@ def test_options_that_there_are_not_are_refused() -> None:
         fuseplan(module, [torch.randn(3)], options={"servre": "x"})
     with pytest.raises(ValueError, match="expected no mode"):
         fuseplan(module, [torch.randn(3)], mode="max-autotune")
+
+
+@pytest.mark.parametrize(
+    "why",
+    [
+        ProblemAnswer(422, "no-device", "The device is not available"),
+        ProblemAnswer(409, "other-device", "The device is of another class"),
+        ProblemAnswer(422, "bad-request", "The request is not valid", "expected cpu", "/target"),
+    ],
+    ids=lambda why: why.type,
+)
+def test_a_server_without_the_device_is_asked_for_the_next_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, why: ProblemAnswer
+) -> None:
+    asked, told = list[str](), list[str]()
+
+    class Client(PlanClient):
+        def resolve(self, body: Mapping[str, Any], **__: Any) -> Any:
+            asked.append(body["target"])
+            raise why if body["target"] == "best" else ProblemAnswer(400, "bad-graph", "no such op")
+
+    address = "http://127.0.0.1:9"
+    asker = Asker(lambda: address)
+    monkeypatch.setattr(asker, "_client", Client(address, limits=QUICK, cache=tmp_path))
+    asker.ask(Question(lambda: [{"target": "best"}, {"target": "next"}], lambda *_: None, told.append))
+    assert asker.wait(10)
+    assert asked == ["best", "next"]
+    assert len(told) == 1
+    assert "no such op" in told[0]
