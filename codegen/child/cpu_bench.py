@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 WARM_SAMPLES = 5
 PROLOGUE_SAMPLES = 3  # of what decides nothing
 MOST_CASES = 3
+MOST_KEPT_BYTES = 128 << 20  # of inputs and outputs, of which a case holds some copies
 
 
 @dataclass(frozen=True, slots=True)
@@ -329,10 +330,18 @@ def _prepare(text: str, seed: int, proven: Proven = ()) -> CpuCase:
     key = text, seed, proven
     if key not in _cases:
         while len(_cases) >= MOST_CASES:
-            _cases.popitem(last=False)
+            del _cases[_least_wanted()]
         _cases[key] = CpuCase(make_case(parse_graph(text).graph, seed, proven))
     _cases.move_to_end(key)
     return _cases[key]
+
+
+def _least_wanted() -> tuple[str, int, Proven]:
+    """The case that was not used for longest, but for the one of the longest graph: that is the whole one, which a
+    search begins and ends with, and whose error bounds take seconds. Large ones do not stay."""
+    longest = max(_cases, key=lambda key: len(key[0]))
+    stays = _cases[longest].case.bytes <= MOST_KEPT_BYTES
+    return next(key for key in _cases if key != longest or not stays)
 
 
 @lru_cache(maxsize=1)

@@ -20,9 +20,10 @@ MOST_SETS = 8192
 # several such caches may show one of them.
 COLD = 4
 MOST_COLD = 8  # times the cache, that all sets may take, where one is not more
-# All sets take no more, whatever cache a machine names: it may be one that a hundred cores share, and a virtual machine
-# takes 2.6 s to touch a gigabyte for the first time (Xeon with 480 MiB of L3).
-MOST_BYTES = 1 << 30
+# All sets take no more, whatever cache a machine names: it may be one that a hundred cores share, and a virtual
+# machine takes 1 to 4 s to touch a gigabyte for the first time, and 0.4 s to fill it for each segment (480 MiB of L3).
+# As much as copies between two tensors of `MOST_DRAM_BYTES` (devices/ceilings.py), by which bounds are known.
+MOST_BYTES = 384 << 20
 POISON = (0xFF, 0x5A)  # 0xFF..: a NaN in every float type, -1, no bool; the other, for results that happen to be that
 
 

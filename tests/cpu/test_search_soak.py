@@ -17,14 +17,16 @@ from codegen.sandbox.slot import Slot
 from codegen.toolchain.compiler import Failure
 from codegen.toolchain.cpu import CpuCompiler, find_compiler
 from codegen.workbench.workbench import Workbench
+from fusion_ir import building as build
 from fusion_ir.core.graph import Graph
 from fusion_ir.records import CompileReport
 from scheduler.budget import Budget
 from scheduler.interfaces import Forgetful
 from scheduler.tune import tune
-from testing.random_graphs import Seeded, independent_graph, pointwise_graph, whole_graph
+from testing.random_graphs import Seeded, independent_graph, whole_graph
 from tests.support.inexact_graphs import amplifying_graph
 from tests.support.known_machine import know_machine
+from tests.support.products import dense_graph
 from tests.support.whole import in_turn
 
 SEARCHES = int(os.environ.get("FUSEPLAN_SEARCHES", "0"))
@@ -69,13 +71,13 @@ def graph_of(seed: int) -> Graph:
 @pytest.fixture(scope="module")
 def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workbench]:
     """One workbench that has had a search, as a service's worker: its child has touched the memory that runs are timed
-    on, up to a gigabyte beside large caches, for which a virtual machine takes 1.6 s."""
+    on, 384 MiB beside large caches, for which a virtual machine takes 0.4 to 1.5 s."""
     objects = know_machine(ObjectCache(tmp_path_factory.mktemp("objects")))
     device = detect("cpu", objects)
     found = find_compiler(device)
     compiler = Noting(**{f.name: getattr(found, f.name) for f in fields(found)})
     with Workbench(device, objects, compiler=compiler) as made:
-        tune(pointwise_graph(Seeded(0)), device, Budget(2.0), Forgetful(), made)
+        tune(dense_graph([(512, 512)], build.exp), device, Budget(2.0), Forgetful(), made)
         yield made
 
 
