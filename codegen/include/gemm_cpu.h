@@ -206,27 +206,38 @@ static inline void gemm_by_pairs(bool a_turned, bool b_turned, idx_t m, idx_t n,
       if constexpr (ROUNDS) convert_rows(rows, columns, sums, to_ld, c + i * ldc + j, ldc);
     }
 }
-constexpr idx_t TILES_M = 512, TILES_N = 768;  // of sums that are rounded: less than half of a thread's stack
-static inline bool has_small(idx_t m, idx_t n, const float* c, idx_t ldc) {
-  bool small = false;
+constexpr idx_t TILES_M = 512, TILES_N[2] = {384, 768};  // of a block: 0.8 MB of the second cache, or 1.6 for long sums
+constexpr idx_t LONG_SUM = 1024;
+// The bits of the smallest magnitude of some sums, of which NaNs are none.
+static inline uint32_t least_magnitude(idx_t m, idx_t n, const float* c, idx_t ldc) {
+  uint32_t least = 0x7fffffff;
   for (idx_t i = 0; i < m; i++)
-    for (idx_t j = 0; j < n; j++) small |= __builtin_fabsf(c[i * ldc + j]) < pairs::LEAST_SUM;
-  return small;
+    for (idx_t j = 0; j < n; j++) {
+      uint32_t bits;
+      memcpy(&bits, c + i * ldc + j, sizeof bits);
+      bits &= 0x7fffffff;
+      least = bits < least ? bits : least;
+    }
+  return least;
 }
 // bf16 products by a library that has them, which may use tiles of registers.
 template <class Library, class C>
 static inline void gemm_by_tiles(bool a_turned, bool b_turned, idx_t m, idx_t n, idx_t k, const bf16* a, idx_t lda,
                                  const bf16* b, idx_t ldb, C* c, idx_t ldc) {
   constexpr bool ROUNDS = !SAME<C, float>;
-  alignas(64) float sums[ROUNDS ? TILES_M * (TILES_N + BLOCK_PAD) : 1];
-  const idx_t most_m = ROUNDS ? TILES_M : m, most_n = ROUNDS ? TILES_N : n;
+  constexpr idx_t SUMS_LD = TILES_N[1] + BLOCK_PAD;
+  alignas(64) float sums[ROUNDS ? TILES_M * SUMS_LD : 1];
+  uint32_t small;
+  memcpy(&small, &pairs::LEAST_SUM, sizeof small);
+  const idx_t most_m = ROUNDS ? TILES_M : m, most_n = ROUNDS ? TILES_N[k > LONG_SUM] : n;
   for (idx_t j = 0; j < n; j += most_n)
     for (idx_t i = 0; i < m; i += most_m) {
-      const idx_t rows = least(m - i, most_m), columns = least(n - j, most_n), to_ld = ROUNDS ? TILES_N + BLOCK_PAD : ldc;
+      const idx_t rows = least(m - i, most_m), columns = least(n - j, most_n), to_ld = ROUNDS ? most_n + BLOCK_PAD : ldc;
       float* const to = ROUNDS ? sums : (float*)c + i * ldc + j;
       const bf16 *const x = a + i * (a_turned ? 1 : lda), *const y = b + j * (b_turned ? ldb : 1);
       Library::product(a_turned, b_turned, rows, columns, k, x, lda, y, ldb, to, to_ld);
-      if (has_small(rows, columns, to, to_ld)) repair<Library>(a_turned, b_turned, rows, columns, k, x, lda, y, ldb, to, to_ld);
+      if (least_magnitude(rows, columns, to, to_ld) < small)
+        repair<Library>(a_turned, b_turned, rows, columns, k, x, lda, y, ldb, to, to_ld);
       if constexpr (ROUNDS) convert_rows(rows, columns, sums, to_ld, c + i * ldc + j, ldc);
     }
 }
