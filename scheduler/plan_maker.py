@@ -1,6 +1,7 @@
 """Covers made into plans: a kernel for each segment, compiled, and assembled."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 
 from codegen.kernel import EmitError, Kernel
 from codegen.toolchain.compiler import Binary
@@ -48,6 +49,16 @@ class PlanMaker:
                 except EmitError as e:
                     self.ledger.reject(candidate, variant, Status.rejected, str(e))
         return kernels if all(c in kernels for p in proposals for c in p) else None
+
+    def variants(
+        self, schedules: Mapping[Candidate, str], kernels: Mapping[Candidate, Kernel]
+    ) -> dict[Candidate, Kernel]:
+        """Kernels by other schedules of the same families, without those that cannot be emitted."""
+        found: dict[Candidate, Kernel] = {}
+        for candidate, schedule in schedules.items():
+            with suppress(EmitError):
+                found[candidate] = self.ledger.kernel(candidate, (kernels[candidate].family, schedule))
+        return found
 
     def binaries(
         self, kernels: dict[Candidate, Kernel], timed: bool, together: bool = False, optional: bool = False
@@ -103,9 +114,15 @@ class PlanMaker:
             )
             for c in proposal
             for k in [kernels[c]]
-            for binary, time_us in [(binaries.get(k.entry), self.ledger.time_us(c))]
+            for binary, time_us in [(binaries.get(k.entry), self._time_us(c, k))]
         ]
         return assemble(self.prepared, self.ledger.device, choices, self.record())
+
+    def _time_us(self, candidate: Candidate, kernel: Kernel) -> float | None:
+        variant = kernel.family, kernel.schedule
+        if variant == self.ledger.choice(candidate):
+            return self.ledger.time_us(candidate)
+        return self.ledger.variant_us(candidate.segment.key, variant)
 
     def _predicted_us(self, candidate: Candidate, kernel: Kernel, binary: Binary | None) -> float | None:
         if self.ledger.device.target == "emulator":

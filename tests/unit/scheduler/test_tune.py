@@ -14,12 +14,12 @@ from fusion_ir.core.graph import Graph, InputSpec, OutputSpec
 from fusion_ir.core.node import Node
 from fusion_ir.dtype import f32
 from fusion_ir.ops import OpKind, make, make_input
-from fusion_ir.records import Cost, Measurement, Plan, Ref, Status
+from fusion_ir.records import Cost, Measurement, Plan, Ref, Status, Step
 from fusion_ir.reference.interpreter import interpret
 from fusion_ir.units import duration
 from scheduler.budget import Budget, Event
 from scheduler.no_plan import Disagreement, NoPlan
-from scheduler.plan_selection import UNFUSED
+from scheduler.plan_selection import PLAIN, STREAM, UNFUSED
 from scheduler.rewrites.prepare import prepare
 from scheduler.segments.atom_cuts import cut
 from scheduler.segments.enumeration import Candidate, CandidateSettings
@@ -378,3 +378,36 @@ def test_clock_is_the_only_source_of_time() -> None:
     clock = Clock()
     plan, _ = search(diamond(), FakeBench(clock=clock), seconds=50.0, most=3)
     assert plan.search.seconds == pytest.approx(clock.now)
+
+
+class Caches(FakeBench):
+    """A bench on which a kernel that stores past the caches is the faster one by itself, and the step that reads what
+    it stored takes long."""
+
+    def factor(self, entry: str) -> float:
+        return 1.0 if self.past.get(entry, True) else 1.3
+
+    past: dict[str, bool] = {}  # noqa: RUF012  by entry
+
+    def measure_plans(self, graph: Graph, plans: Sequence[Plan], *, seed: int = 0, seconds: float) -> list[Timing]:
+        self.clock.now += seconds
+        return [Timing((sum(map(self._step_us, plan.steps)),) * 20) for plan in plans]
+
+    def _step_us(self, step: Step) -> float:
+        waits = STREAM in step.schedule and step.writes[0].place == "tmp"
+        return step.bound_us * (4.0 if waits else 1.0 if STREAM in step.schedule else 1.3)
+
+    def measure(
+        self, segment: Graph, segment_key: str, kernels: Sequence[Kernel], *, seed: int = 0
+    ) -> list[Measurement]:
+        self.past.update({k.entry: STREAM in k.schedule for k in kernels})
+        return super().measure(segment, segment_key, kernels, seed=seed)
+
+
+def test_what_a_later_step_reads_stays_in_the_caches() -> None:
+    plan, bench = search(diamond(), Caches(), schedules=(f"{STREAM}", f"{PLAIN}"))
+    assert any(bench.past.values())
+    places = {(step.writes[0].place, step.schedule) for step in plan.steps if step.family == "fused"}
+    assert ("out", f"fused{{{STREAM}}}") in places
+    assert all(schedule == f"fused{{{PLAIN}}}" for place, schedule in places if place == "tmp")
+    assert any(place == "tmp" for place, _ in places)
