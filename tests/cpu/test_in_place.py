@@ -25,10 +25,14 @@ from scheduler.budget import Budget
 from scheduler.interfaces import Forgetful
 from scheduler.tune import tune
 from testing.random_graphs import Chooser, Seeded, any_graph, pointwise_graph
-from tests.support.local_plans import LocalPlans
 from tests.support.random_reductions import reduction_graph
 from tests.support.sweep import Result, plans_of
 from tests.support.whole import WHOLE, seed
+
+pytest.importorskip("torch")
+
+
+from tests.support.local_plans import LocalPlans
 
 GRAPHS = int(os.environ.get("FUSEPLAN_RANDOM_GRAPHS", "0")) // 3 or 12
 

@@ -15,8 +15,7 @@ from scheduler.budget import Budget
 from scheduler.interfaces import Forgetful
 from scheduler.tune import tune
 from service.planning.executor import executor
-from tests.support.local_plans import LocalPlans
-from tests.support.plan_server import Asked, Piece, PlanServer, http, plan_server
+from tests.support.plan_server import Asked, Piece, PlanServer, http, plan_server, problem
 
 torch = pytest.importorskip("torch")
 
@@ -25,7 +24,10 @@ from fuseplan_client.torch import backend as back_end
 from fuseplan_client.torch.asking import Refusal
 from fuseplan_client.torch.backend import Backend
 
+from tests.support.local_plans import LocalPlans
+
 LIMITS = Limits(attempt_s=0.9, hedge_s=0.8)
+NO_MKL = problem(422, "no-device")
 OPERATION = {"id": "op1", "state": "running", "done": False, "kind": "plan"}
 
 
@@ -49,7 +51,8 @@ class Planner:
 
     def __call__(self, asked: Asked) -> Sequence[Piece]:
         if asked.path == "/v1/plans:resolve":
-            return [self._plan(json.loads(asked.body))]
+            request = json.loads(asked.body)
+            return [NO_MKL if request["target"].endswith(":mkl") else self._plan(request)]
         if asked.path.startswith("/v1/executor"):
             return [http(executor(self.plans.bench.cache)[1], media_type="application/octet-stream")]
         if asked.path.startswith("/v1/binaries/") and not self.lost:

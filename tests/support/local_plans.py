@@ -47,7 +47,7 @@ class LocalPlans:
         """Answers a question."""
         self.questions.append(question)
         try:
-            named = from_wire(dict(question.request()["graph"]))
+            named = from_wire(dict(question.requests()[0]["graph"]))
             plan = tune(named.graph, self.bench.device, Budget(0.0), Forgetful(), self.bench)
         except Exception as error:
             self.failures.append(f"{type(error).__name__}: {error}")
