@@ -40,7 +40,7 @@ from fuseplan_client.torch.group import (
     own_by_inductor,
 )
 from fuseplan_client.torch.partition import partition
-from fuseplan_client.torch.parts import parts_of
+from fuseplan_client.torch.parts import parts_of, ways_of
 from fuseplan_client.torch.plan_call import Names, plan_call, updated_buffers
 from fuseplan_client.torch.slot import Offered, Refusal, Slot
 from fuseplan_client.torch.support import SYMBOLS, Support, concrete
@@ -188,17 +188,18 @@ class Backend:
         examples: Sequence[Any],
         alignments: Sequence[int],
     ) -> None:
-        """Asks for a plan of all, and once that is there, offers the same with products by PyTorch: calls say which is
-        faster."""
+        """Asks for a plan of all, and once that is there, offers the same with products by PyTorch, and with attention
+        alone: calls say which is fastest."""
 
         def ended() -> None:
             inputs = [n for n in module.graph.nodes if n.op == "placeholder"]
             names = frozenset(inputs[i].name for i in constants)
-            parts = parts_of(
-                module, self.least_ops, lambda p, name: self._place(whole, p, name, name, names, is_part=True)
-            )
-            if parts is not None:
-                slot.offer(Offered(updating(parts, updates), parts=parts))
+            for way in ways_of(module):
+                parts = parts_of(
+                    module, way, self.least_ops, lambda p, name: self._place(whole, p, name, name, names, is_part=True)
+                )
+                if parts is not None:
+                    slot.offer(Offered(updating(parts, updates), parts=parts))
 
         self._ask(constants, updates, module, slot, examples, alignments, ended)
 
@@ -244,7 +245,8 @@ class Backend:
     def _refused(
         self, plan: Offered, why: Refusal, detail: str, plan_us: float | None, replaced_us: float | None
     ) -> None:
-        self.problems.append(f"{f'plan {plan.key[:12]}' if plan.key else 'products by PyTorch'} {why}: {detail}")
+        what = f"{plan.parts.left} by PyTorch" if plan.parts is not None else f"plan {plan.key[:12]}"
+        self.problems.append(f"{what} {why}: {detail}")
         times = (plan_us, replaced_us) if why == "slower" else (None, None)
         if plan.key and why != "unfit":  # which is no fault of the plan's
             self.asker.refuse(asking.Refusal(plan.key, why, detail, *times))

@@ -1,4 +1,5 @@
-"""The other way to compute a group: its products of matrices by PyTorch, what lies between them by plans."""
+"""The other ways to compute a group: its products of matrices by PyTorch, or its attention alone, what lies between
+them by plans."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -14,7 +15,14 @@ from fuseplan_client.torch.slot import Progress, Slot
 from fuseplan_client.torch.support import Support
 
 aten = torch.ops.aten
-PRODUCTS = frozenset(
+# Of these PyTorch keeps the scores in a cache, and skips what a causal mask leaves out.
+ATTENTION = frozenset(
+    {
+        aten._scaled_dot_product_flash_attention_for_cpu.default,
+        aten._scaled_dot_product_flash_attention_for_cpu_backward.default,
+    }
+)
+PRODUCTS = ATTENTION | frozenset(
     {
         aten.mm.default,
         aten.bmm.default,
@@ -22,16 +30,18 @@ PRODUCTS = frozenset(
         aten.baddbmm.default,
         aten.linear.default,
         aten.matmul.default,
-        aten._scaled_dot_product_flash_attention_for_cpu.default,
-        aten._scaled_dot_product_flash_attention_for_cpu_backward.default,
     }
 )
+# By their names, what each way leaves to PyTorch.
+WAYS = {"products": PRODUCTS, "attention": ATTENTION}
 
 
 @dataclass(frozen=True)
 class Parts:
-    """A group's module with groups of its own, between products. Each of these is judged by itself on live calls."""
+    """A group's module with groups of its own, between what is `left` to PyTorch. Each of these is judged by itself on
+    live calls."""
 
+    left: str
     module: GraphModule
     groups: Sequence[PlannedGroup]
 
@@ -53,16 +63,23 @@ class Parts:
         return "ready" if any(slot.accepted is not None for slot in slots) else "useless"
 
 
-def parts_of(module: GraphModule, least_ops: int, place: Callable[[GraphModule, str], PlannedGroup]) -> Parts | None:
-    """The parts of a group's module; None where it has no products, or nothing between them. place: puts a group in the
-    place of a submodule."""
-    if not any(node.target in PRODUCTS for node in module.graph.nodes):
-        return None
-    graph, support = copied(module.graph), Support(PRODUCTS)
-    split_bias(graph, support)
+def ways_of(module: GraphModule) -> list[str]:
+    """Ways of `WAYS` that leave something of a group's module to PyTorch, each something else."""
+    found = {way: frozenset(n for n in module.graph.nodes if n.target in left) for way, left in WAYS.items()}
+    return [way for k, (way, nodes) in enumerate(found.items()) if nodes and nodes not in list(found.values())[:k]]
+
+
+def parts_of(
+    module: GraphModule, way: str, least_ops: int, place: Callable[[GraphModule, str], PlannedGroup]
+) -> Parts | None:
+    """The parts of a group's module by a way of `ways_of`; None where there is nothing but what that leaves. place:
+    puts a group in the place of a submodule."""
+    graph, support = copied(module.graph), Support(WAYS[way])
+    if WAYS[way] is PRODUCTS:
+        split_bias(graph, support)
     found = partition(GraphModule(module, graph), support, least_ops)
     if not found.groups:
         return None
     groups = [place(found.module, name) for name in found.groups]
     found.module.recompile()
-    return Parts(found.module, groups)
+    return Parts(way, found.module, groups)

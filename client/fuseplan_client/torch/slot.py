@@ -26,7 +26,11 @@ Progress = Literal["asking", "judging", "ready", "useless"]
 
 
 class OfParts(Protocol):
-    """Several plans with PyTorch's ops between them, in the place of one (`parts.Parts`)."""
+    """Several plans with PyTorch's ops between them, in the place of one (`parts.Parts`). left: a name for what these
+    do."""
+
+    @property
+    def left(self) -> str: ...
 
     @property
     def slots(self) -> "Sequence[Slot]":
