@@ -58,7 +58,7 @@ soak-lowest soak-newest: soak-%: $(VENV)/.test compiler
 	@$(PYTHON) -m venv --clear $(VENV)-$*
 	@echo "Installing Fuseplan with the $* packages that it allows into $(VENV)-$* ..."
 	@$(VENV)-$*/bin/python -m pip install -q --disable-pip-version-check $(if $(filter lowest,$*),-c lowest.txt) -e '.[dashboard]'
-	@$(VENV)-$*/bin/python -m pip install -q --disable-pip-version-check -e '.[dashboard,cuda13,dev,samplers]'
+	@$(VENV)-$*/bin/python -m pip install -q --disable-pip-version-check -e '.[dashboard,cuda13,dev]'
 	@$(VENV)-$*/bin/python -m pytest -n $(JOBS) --dist worksteal $(ARGS)
 
 check: $(VENV)/.test ## Style, types and import directions
