@@ -15,7 +15,7 @@ from scheduler.budget import Budget
 from scheduler.interfaces import Forgetful
 from scheduler.tune import tune
 from service.planning.executor import executor
-from tests.support.plan_server import Asked, Piece, PlanServer, http, plan_server, problem
+from testing.plan_server import Asked, Piece, PlanServer, http, plan_server, problem
 
 torch = pytest.importorskip("torch")
 

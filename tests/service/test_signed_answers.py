@@ -16,7 +16,7 @@ from fuseplan_client.signatures import SignatureError, TrustedKeys, answer_messa
 from fusion_ir.keys.graph_key import graph_key
 from service.signing.key import open_key
 from service.signing.messages import answer_message as service_message
-from tests.support.plan_server import Asked, Piece, PlanServer, patient, plan_server
+from testing.plan_server import Asked, Piece, PlanServer, patient, plan_server
 from tests.support.served_app import Served, served
 from tests.support.service_app import wire
 from tests.support.stored_plans import BINARY, chain, sha, store_plan

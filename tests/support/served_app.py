@@ -13,7 +13,7 @@ from fastapi import FastAPI
 from service.app import create_app
 from service.connections import BoundedProtocol
 from service.settings import Settings, load
-from tests.support.plan_server import waited
+from testing.plan_server import waited
 from tests.support.service_app import detector, readers
 from tuning_db.store import Store
 

@@ -24,7 +24,7 @@ from fuseplan_client.server import (
 )
 from fuseplan_client.server.cache import Kept, PlanCache, answer_digest, default_folder
 
-from tests.support.plan_server import (
+from testing.plan_server import (
     BINARY,
     PlanServer,
     answer,

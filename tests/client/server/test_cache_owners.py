@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from fuseplan_client.server import PlanClient, ServerAbsent, ownership
 
-from tests.support.plan_server import BINARY, PlanServer, answer, http, patient, plan_server, sha
+from testing.plan_server import BINARY, PlanServer, answer, http, patient, plan_server, sha
 
 QUICK = patient(attempts=2)
 REQUEST = {"graph_key": "0" * 64}

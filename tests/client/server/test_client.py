@@ -29,7 +29,7 @@ from fuseplan_client.server import (
 )
 from fuseplan_client.server import background as background_module
 
-from tests.support.plan_server import (
+from testing.plan_server import (
     BINARY,
     NEVER,
     Asked,

@@ -12,7 +12,7 @@ import pytest
 from fuseplan_client.server import Answer, AsyncPlanClient, PlanClient, PlanServerError, background
 from fuseplan_client.server import session as session_module
 
-from tests.support.plan_server import (
+from testing.plan_server import (
     NEVER,
     Asked,
     Piece,

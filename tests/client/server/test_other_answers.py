@@ -5,7 +5,7 @@ import random
 import pytest
 from fuseplan_client.server import BadAnswer, Limits, Pending, PlanClient, PlanServerError, ProblemAnswer
 
-from tests.support.plan_server import answer, http, patient, plan, plan_server, problem, sha
+from testing.plan_server import answer, http, patient, plan, plan_server, problem, sha
 
 REQUEST = {"graph_key": "0" * 64}
 ONCE = patient(attempts=1)

@@ -19,7 +19,7 @@ from fuseplan_client.torch import embedded
 from fuseplan_client.torch.asking import Asker, Question
 from fuseplan_client.torch.backend import Backend, fuseplan
 
-from tests.support.plan_server import NEVER, Asked, Piece, http, plan_server, problem
+from testing.plan_server import NEVER, Asked, Piece, http, plan_server, problem
 
 QUICK = Limits(attempt_s=0.2, connect_s=0.1, hedge_s=0.05, attempts=2, deadline_s=0.5, backoff_s=0.01)
 OPERATION = {"id": "op1", "state": "queued", "done": False, "kind": "plan"}

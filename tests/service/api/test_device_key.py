@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from fuseplan_client.server import Answer, BadAnswer, PlanClient, ProblemAnswer
 
-from tests.support.plan_server import answer, http, patient, plan_server
+from testing.plan_server import answer, http, patient, plan_server
 from tests.support.served_app import served
 from tests.support.service_app import Running, problems, stored, wire
 from tests.support.stored_plans import DEVICE, chain, store_plan

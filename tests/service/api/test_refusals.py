@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from fuseplan_client.server import Answer, Pending, PlanClient
 
-from tests.support.plan_server import BINARY, answer, http, patient, plan, plan_server, sha, unused_url
+from testing.plan_server import BINARY, answer, http, patient, plan, plan_server, sha, unused_url
 from tests.support.served_app import served
 from tests.support.service_app import Running, wire
 from tests.support.stored_plans import chain, plan_of, store_plan
