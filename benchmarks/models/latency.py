@@ -1,4 +1,4 @@
-"""Times of single calls of a compiled model whose server is absent, slow, wrong or dies: what the back end adds to them.
+"""Times of single calls of a compiled model whose server is absent, slow, wrong or dies: what the back end adds.
 
 python -m benchmarks.models.latency [--calls 4000]
 
