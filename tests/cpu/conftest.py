@@ -13,14 +13,15 @@ from codegen.sandbox.limits import Limits
 from codegen.sandbox.object_cache import ObjectCache
 from codegen.workbench.workbench import Workbench
 from tests.support.known_machine import know_machine
+from tests.support.whole import WHOLE
 from tuning_db.store import Store
 
 
 @pytest.fixture(scope="module")
 def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workbench]:
-    """The CPU with all libraries that kernels can call here."""
+    """The CPU, in a long run with all libraries that kernels can call here (else test_libraries.py tries these)."""
     cache = ObjectCache(tmp_path_factory.mktemp("objects"))
-    target = "cpu:mkl" if LIBRARIES[MKL].find() else "cpu"
+    target = "cpu:mkl" if WHOLE and LIBRARIES[MKL].find() else "cpu"
     with Workbench(detect(target, cache, ceilings=False), cache, Limits(timing_seconds=0.0)) as made:
         yield made
 

@@ -19,7 +19,9 @@ from codegen.toolchain.compiler import Failure
 from codegen.toolchain.cpu import find_compiler
 from codegen.workbench.workbench import Workbench
 from fusion_ir import building as build
-from tests.support.products import dense_graph
+from fusion_ir.dtype import DType, bf16, f16, f32, f64
+from tests.support.candidates import check_all
+from tests.support.products import dense_graph, einsum_graph
 
 SHOW = """
 import ctypes, os
@@ -126,3 +128,23 @@ def test_a_device_without_mkl_says_what_to_install(monkeypatch: pytest.MonkeyPat
         DeviceError, match="no CPU with mkl: the library mkl is not installed: pip install torch, on x86-64"
     ):
         detect("cpu:mkl", ObjectCache(tmp_path), ceilings=False)
+
+
+@needs_mkl
+@pytest.mark.parametrize("dtype", [f32, f64, bf16, f16], ids=str)
+def test_products_by_mkl(bench: Workbench, dtype: DType) -> None:
+    """Operands that lie either way, several calls that add up, results of another type."""
+    wide = f64 if dtype == f64 else f32
+    cases = {
+        "dense": dense_graph([(37, 141), (141, 53)], build.matmul, dtype),
+        "turned": dense_graph([(141, 37), (53, 141)], lambda x, y: build.matmul(*map(build.transpose, (x, y))), dtype),
+        "wide result": dense_graph([(70, 65), (65, 40)], lambda x, y: build.matmul(x, y, wide), dtype),
+        "two sums": einsum_graph("htd", "hdn", "tn", {"t": 45, "h": 4, "d": 64, "n": 96}, wide),
+    }
+    schedules = [f"aten{{library=mkl,rows={n},columns={n}}}" for n in (1, 2)]
+    kernels = [
+        (name, graph, [FAMILIES["aten"].emit(graph, s, bench.device) for s in schedules])
+        for name, graph in cases.items()
+    ]
+    wrong = check_all(kernels, bench)
+    assert not wrong, "\n".join(wrong)
