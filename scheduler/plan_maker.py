@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 from codegen.kernel import EmitError, Kernel
-from codegen.toolchain.compiler import Binary
+from codegen.toolchain.compiler import Binary, OutOfTime
 from fusion_ir.records import Plan, Search, Status
 from scheduler.context import SearchContext
 from scheduler.cost.compile_time import is_too_much
@@ -14,6 +14,7 @@ from scheduler.rewrites.prepare import Prepared
 from scheduler.segments.enumeration import Candidate, Candidates
 from scheduler.tuning.trials import Ledger
 
+STREAM, PLAIN = "store=stream", "store=plain"  # of a schedule
 KERNEL_S = 0.15  # that a kernel takes two compilers in a file of its own
 COMPILING_SHARE = 0.25  # of a budget, that the first plans may take compilers so
 
@@ -49,16 +50,6 @@ class PlanMaker:
                 except EmitError as e:
                     self.ledger.reject(candidate, variant, Status.rejected, str(e))
         return kernels if all(c in kernels for p in proposals for c in p) else None
-
-    def variants(
-        self, schedules: Mapping[Candidate, str], kernels: Mapping[Candidate, Kernel]
-    ) -> dict[Candidate, Kernel]:
-        """Kernels by other schedules of the same families, without those that cannot be emitted."""
-        found: dict[Candidate, Kernel] = {}
-        for candidate, schedule in schedules.items():
-            with suppress(EmitError):
-                found[candidate] = self.ledger.kernel(candidate, (kernels[candidate].family, schedule))
-        return found
 
     def binaries(
         self, kernels: dict[Candidate, Kernel], timed: bool, together: bool = False, optional: bool = False
@@ -117,6 +108,30 @@ class PlanMaker:
             for binary, time_us in [(binaries.get(k.entry), self._time_us(c, k))]
         ]
         return assemble(self.prepared, self.ledger.device, choices, self.record())
+
+    def in_caches(
+        self, proposal: Proposal, kernels: Mapping[Candidate, Kernel], binaries: Mapping[str, Binary]
+    ) -> Plan | None:
+        """A plan once more, with stores that stay in the caches where others go past them and a later step reads what
+        is stored: a kernel that is timed by itself does not see what its reader pays. None where there are no such
+        stores, no time, or too little memory."""
+        outputs = {o.node for o in self.prepared.graph.outputs}
+        others: dict[Candidate, Kernel] = {}
+        for c in proposal:
+            family, schedule = kernels[c].family, kernels[c].schedule
+            if STREAM in schedule and outputs.isdisjoint(c.segment.writes):
+                with suppress(EmitError):
+                    others[c] = self.ledger.kernel(c, (family, schedule.replace(STREAM, PLAIN)))
+        if not others or self.context.deadline.is_over():
+            return None
+        compiled = None
+        with suppress(OutOfTime):
+            compiled = self.binaries(others, timed=True, together=True, optional=True)
+        if compiled is None:
+            return None
+        plan = self.plan(proposal, {**kernels, **others}, {**binaries, **compiled})
+        limit = self.context.budget.memory_bytes
+        return plan if limit is None or plan.temporary_bytes <= limit else None
 
     def _time_us(self, candidate: Candidate, kernel: Kernel) -> float | None:
         variant = kernel.family, kernel.schedule

@@ -7,11 +7,10 @@ only because nobody else used it.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
-from codegen.kernel import Kernel
 from codegen.timing.protocol import LEAST_PAIRS, beats, median
-from codegen.toolchain.compiler import Binary, OutOfTime
+from codegen.toolchain.compiler import OutOfTime
 from fusion_ir.records import Plan, Reason, Status, Step
 from scheduler.context import SearchContext
 from scheduler.cover.oracle import CoverOracle, Proposal
@@ -38,7 +37,6 @@ NO_TIME_FOR_UNFUSED = "one for each op, were not compiled in time: the plan was 
 MOST_COVERS = 8  # that are looked for where kernels turn out not to be usable
 DOUBT = 2.0  # a prediction has to be that much better than a measurement to be chosen in the end
 
-STREAM, PLAIN = "store=stream", "store=plain"  # of a schedule
 LATE_S = 0.5  # beyond the budget, for what it takes to end well
 
 Timed = tuple[Proposal, Plan, TimedPlan]
@@ -197,28 +195,8 @@ class PlanSelection:
             if binaries is not None:
                 fitting = self._fitting([(p, self.maker.plan(p, kernels, binaries)) for p in proposals])
                 if fitting:
-                    return [*fitting, *(self._in_caches(proposals[0], kernels, binaries) if several else ())]
-
-    def _in_caches(
-        self, proposal: Proposal, kernels: Mapping[Candidate, Kernel], binaries: Mapping[str, Binary]
-    ) -> list[tuple[Proposal, Plan]]:
-        """The best cover once more, with stores that stay in the caches where others go past them and a later step
-        reads what is stored: a kernel that is timed by itself does not see what its reader pays. Nothing where there
-        are none, or no time for them."""
-        outputs = {o.node for o in self.prepared.graph.outputs}
-        past = [c for c in proposal if STREAM in kernels[c].schedule and outputs.isdisjoint(c.segment.writes)]
-        others = self.maker.variants({c: kernels[c].schedule.replace(STREAM, PLAIN) for c in past}, kernels)
-        if not others or self.deadline.is_over():
-            return []
-        try:
-            compiled = self.maker.binaries(others, timed=True, together=True, optional=True)
-        except OutOfTime:
-            return []
-        if compiled is None:
-            return []
-        plan = self.maker.plan(proposal, {**kernels, **others}, {**binaries, **compiled})
-        limit = self.memory_bytes
-        return [(proposal, plan)] if limit is None or plan.temporary_bytes <= limit else []
+                    once_more = self.maker.in_caches(proposals[0], kernels, binaries) if several else None
+                    return [*fitting, (proposals[0], once_more)] if once_more else fitting
 
     def _fitting(self, plans: list[tuple[Proposal, Plan]]) -> list[tuple[Proposal, Plan]]:
         """Plans that keep to the limit of memory. Where none does, since kernels want room beside tensors, or buffers

@@ -19,7 +19,8 @@ from fusion_ir.reference.interpreter import interpret
 from fusion_ir.units import duration
 from scheduler.budget import Budget, Event
 from scheduler.no_plan import Disagreement, NoPlan
-from scheduler.plan_selection import PLAIN, STREAM, UNFUSED
+from scheduler.plan_maker import PLAIN, STREAM
+from scheduler.plan_selection import UNFUSED
 from scheduler.rewrites.prepare import prepare
 from scheduler.segments.atom_cuts import cut
 from scheduler.segments.enumeration import Candidate, CandidateSettings
