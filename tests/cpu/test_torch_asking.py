@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fuseplan_client.server.limits import Limits
 
 from fusion_ir.formats.json.wire import from_wire
 from fusion_ir.records import Plan
@@ -15,7 +14,7 @@ from scheduler.budget import Budget
 from scheduler.interfaces import Forgetful
 from scheduler.tune import tune
 from service.planning.executor import executor
-from testing.plan_server import Asked, Piece, PlanServer, http, plan_server, problem
+from testing.plan_server import Asked, Piece, PlanServer, http, patient, plan_server, problem
 
 torch = pytest.importorskip("torch")
 
@@ -26,7 +25,7 @@ from fuseplan_client.torch.backend import Backend
 
 from tests.support.local_plans import LocalPlans
 
-LIMITS = Limits(attempt_s=0.9, hedge_s=0.8)
+LIMITS = patient()
 NO_MKL = problem(422, "no-device")
 OPERATION = {"id": "op1", "state": "running", "done": False, "kind": "plan"}
 
