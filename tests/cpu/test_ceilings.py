@@ -10,6 +10,7 @@ from codegen.sandbox.object_cache import ObjectCache
 from fusion_ir.records import Ceilings
 
 
+@pytest.mark.turn("ceilings")
 def test_ceilings_are_measured_and_remembered(tmp_path: Path) -> None:
     cache = ObjectCache(tmp_path)
     device = detect("cpu", cache)
@@ -88,6 +89,7 @@ def test_the_best_of_two_measurements_of_products_is_kept() -> None:
     assert best(one, SLOW).product_gflops == best(SLOW, one).product_gflops == one.product_gflops
 
 
+@pytest.mark.turn("ceilings")
 def test_raised_ceilings_are_remembered(known_machine: Path) -> None:
     cache = ObjectCache(known_machine / "cache")
     first = detect("cpu", cache)

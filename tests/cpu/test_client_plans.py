@@ -109,6 +109,7 @@ def drawn(seed: int) -> tuple[np.ndarray, np.ndarray]:
     return tuple(generator.standard_normal(N, np.float32) for _ in range(2))  # type: ignore[return-value]
 
 
+@pytest.mark.turn("plans in a client")
 @pytest.mark.parametrize("threads", [1, 2, 3, 5])
 def test_steps_follow_each_other_on_any_number_of_threads(threads: int, made: Made, tmp_path: Path) -> None:
     plan = load(bundled(tmp_path / "b", made, STEPS), threads=threads)
@@ -178,6 +179,7 @@ print(generation)
 """
 
 
+@pytest.mark.turn("plans in a client")
 @pytest.mark.parametrize("way", ["pool", "openmp"])
 def test_children_of_a_fork_run_plans(way: str, made: Made, tmp_path: Path) -> None:
     """They have none of their parent's threads; nor have their own children."""
@@ -221,6 +223,7 @@ print("right", threads - before)
 """
 
 
+@pytest.mark.turn("plans in a client")
 def test_plans_share_the_threads_of_pytorch(made: Made, tmp_path: Path) -> None:
     pytest.importorskip("torch")
     folder = bundled(tmp_path / "b", made, STEPS)

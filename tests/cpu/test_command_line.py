@@ -62,6 +62,7 @@ def tensors() -> dict[str, np.ndarray]:
     return {"x": x, "row scale": scale}
 
 
+@pytest.mark.turn("commands")
 def test_search_then_hit_then_run(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     graph = home / "graph.txt"
     first = fuseplan(capsys, "tune", graph, "--seconds", 1)
@@ -109,6 +110,7 @@ def test_a_prediction_needs_no_time(home: Path, capsys: pytest.CaptureFixture[st
     assert predicted["time_us"] is None
 
 
+@pytest.mark.turn("commands")
 def test_check_notices_one_wrong_element(
     home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -127,6 +129,7 @@ def test_check_notices_one_wrong_element(
     assert "out1[32, 19]" in capsys.readouterr().err
 
 
+@pytest.mark.turn("commands")
 def test_check_allows_what_the_plan_may_compute(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Products of few terms, multiplied in another order than the graph's."""
     (home / "chain.txt").write_text(CHAIN)
@@ -147,6 +150,7 @@ DUMPS = [
 ]
 
 
+@pytest.mark.turn("commands")
 @pytest.mark.soak
 @pytest.mark.parametrize(("name", "families"), in_turn(DUMPS, 1, "dumps"))
 def test_the_dumps_of_other_compilers_are_planned_and_explained(

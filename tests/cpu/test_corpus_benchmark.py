@@ -59,6 +59,7 @@ def small(name: str) -> Case:
     return replace(case, sizes=case.small[2])
 
 
+@pytest.mark.turn("contests")
 @pytest.mark.soak
 @pytest.mark.parametrize(
     ("name", "dtype"), in_turn([("scale_bias_relu_nhwc", "f32"), ("product_k4", "bf16")], 1, "contests")
@@ -75,6 +76,7 @@ def test_contest(name: str, dtype: str, place: Place, monkeypatch: pytest.Monkey
     assert hold(case, "topic", dtype, place).cached  # the second time, the plan is there
 
 
+@pytest.mark.turn("contests")
 def test_contest_without_a_compiler_goes_on(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: object) -> object:
         raise RuntimeError("no backend\nand more")
@@ -95,6 +97,7 @@ def test_contest_notices_a_disagreement(place: Place, monkeypatch: pytest.Monkey
     assert "failed" in line(outcome)
 
 
+@pytest.mark.turn("contests")
 def test_runner_checks_strides(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch, "compile", lambda function, **_: function)
     case = small("scale_bias_relu_nhwc")

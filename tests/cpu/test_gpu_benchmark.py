@@ -56,6 +56,7 @@ def test_a_dry_run_compares_every_side_and_writes_all(tmp_path: Path) -> None:
     assert all(len(side["samples_us"]) >= 5 for side in row["times"].values())
 
 
+@pytest.mark.turn("contests")
 def test_what_does_not_fit_is_listed() -> None:
     ended = run("--dry", "--no-compile", "--case", "softmax bf16", "--minutes", "0")
     assert ended.returncode == 0, ended.stderr

@@ -149,6 +149,7 @@ def ran(program: CpuProgram, plan: Plan, *, in_place: bool, threads: int) -> lis
     return [bits(s, m) for i, (s, (m, _)) in enumerate(zip(plan.outputs, outputs, strict=True)) if i not in aliased]
 
 
+@pytest.mark.turn("random graphs on the CPU")
 def test_random_graphs_give_the_same_in_place(plans: LocalPlans) -> None:
     """Cut at random, by any family and schedule: whichever outputs a plan says may be in place."""
 

@@ -66,6 +66,7 @@ def test_mkl_is_found_where_pytorch_has_it() -> None:
     assert (LIBRARIES[MKL].find() is not None) == torch.backends.mkl.is_available()
 
 
+@pytest.mark.turn("MKL")
 @needs_mkl
 @pytest.mark.parametrize("first", ["import torch", "pass"], ids=["after", "before"])
 def test_mkl_is_loaded_after_pytorch_and_before(first: str) -> None:
@@ -130,6 +131,7 @@ def test_a_device_without_mkl_says_what_to_install(monkeypatch: pytest.MonkeyPat
         detect("cpu:mkl", ObjectCache(tmp_path), ceilings=False)
 
 
+@pytest.mark.turn("MKL")
 @needs_mkl
 @pytest.mark.parametrize("dtype", [f32, f64, bf16, f16], ids=str)
 def test_products_by_mkl(bench: Workbench, dtype: DType) -> None:

@@ -47,6 +47,7 @@ def longest(family: str) -> Graph:
     return taken[-1]
 
 
+@pytest.mark.turn("longest code")
 @pytest.mark.soak
 @pytest.mark.parametrize("family", in_turn(["gemv", "scan", "transpose"], 1, "longest"))
 def test_code_is_no_longer_than_it_may_be(family: str, bench: Workbench) -> None:
@@ -75,6 +76,7 @@ PIECES = [
 ]
 
 
+@pytest.mark.turn("longest code")
 @pytest.mark.soak
 @pytest.mark.parametrize(("made", "family", "dtype", "most"), in_turn(PIECES, 1, "pieces"))
 def test_code_of_many_pieces_is_short(

@@ -50,6 +50,7 @@ def swept(target: str, seeds: Sequence[int], include: Path, folder: Path, drawn:
         return sweep(seeds, bench, device, drawn)
 
 
+@pytest.mark.turn("perturbed")
 @pytest.mark.soak
 @pytest.mark.timeout(7200)
 @pytest.mark.parametrize(("target", "build"), SWEPT)
@@ -66,6 +67,7 @@ def test_kernels_agree(target: str, build: str, tmp_path: Path, capsys: pytest.C
     assert result.graphs == len(seeds) * len(DRAWN)
 
 
+@pytest.mark.turn("perturbed")
 @pytest.mark.soak
 @pytest.mark.parametrize("build", SEEDS if IS_SOAK else ["either end"])
 def test_attention_agrees(build: str, tmp_path: Path) -> None:
@@ -105,6 +107,7 @@ def test_operations_are_off_and_within_what_is_stated(build: str, header: str, t
             assert np.quantile(off[moved], 0.9) > 0.5 * op.ulps, function.name
 
 
+@pytest.mark.turn("perturbed")
 @pytest.mark.soak
 def test_kernels_that_are_off_by_more_do_not_agree(tmp_path: Path) -> None:
     """By a hundred times what is stated: what the sweep finds, if there is anything."""

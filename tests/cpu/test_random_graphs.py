@@ -20,6 +20,7 @@ GRAPHS = int(os.environ.get("FUSEPLAN_RANDOM_GRAPHS", "6"))
 FIRST = 0 if GRAPHS >= SOAK else 100_000 + 1000 * seed()  # the seed of the first graph
 
 
+@pytest.mark.turn("random graphs on the CPU")
 @pytest.mark.soak
 @pytest.mark.timeout(3600)
 def test_random_graphs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -39,6 +40,7 @@ def test_random_graphs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
         assert {"pointwise", "reduction", "normalization"} <= result.families.keys()
 
 
+@pytest.mark.turn("random graphs on the CPU")
 @pytest.mark.soak
 @pytest.mark.timeout(3600)
 def test_kernels_of_inexact_graphs_agree(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -85,6 +85,7 @@ def test_what_is_only_read_loads_no_library(home: Path, arguments: list[str]) ->
     assert loaded & {*OF_SERVERS, *OF_SEARCHES, *OF_PLANS} <= allowed
 
 
+@pytest.mark.turn("what a hit loads")
 @pytest.mark.soak
 def test_a_hit_loads_nothing_of_searches_or_servers(planned_home: Path) -> None:
     home = planned_home
@@ -106,6 +107,7 @@ def test_a_hit_loads_nothing_of_searches_or_servers(planned_home: Path) -> None:
         assert {"scheduler.tune", "codegen.workbench.workbench"} <= loaded, "this one searched"
 
 
+@pytest.mark.turn("what a hit loads")
 def test_a_hit_starts_no_process(planned_home: Path) -> None:
     home = planned_home
     graph = str(home / "graph.txt")
@@ -114,6 +116,7 @@ def test_a_hit_starts_no_process(planned_home: Path) -> None:
         run(home, *arguments, before=no_process)
 
 
+@pytest.mark.turn("what a hit loads")
 @pytest.mark.parametrize("to", ["text", "json"])
 def test_another_format_takes_no_database(home: Path, to: str) -> None:
     out, loaded = run(home, "convert", str(home / "graph.txt"), "--to", to)

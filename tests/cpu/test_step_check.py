@@ -13,6 +13,7 @@ from tests.support.whole import in_turn
 GRAPHS = int(os.environ.get("FUSEPLAN_RANDOM_GRAPHS", "1000"))
 
 
+@pytest.mark.turn("plans judged by their steps")
 @pytest.mark.soak
 @pytest.mark.parametrize("seed", in_turn(range(GRAPHS), 1, "steps"))
 def test_kernels_of_single_ops_are_right_on_what_they_are_given(bench: Workbench, seed: int) -> None:
@@ -22,6 +23,7 @@ def test_kernels_of_single_ops_are_right_on_what_they_are_given(bench: Workbench
     assert timing.status is Status.ok, timing.detail
 
 
+@pytest.mark.turn("plans judged by their steps")
 def test_a_graph_of_which_no_plan_agrees_as_a_whole(bench: Workbench) -> None:
     """In this graph, whole rows of 65 elements jump to other values in the kernel, and in none of 48 perturbed runs."""
     graph = amplifying_graph(173, most=150)

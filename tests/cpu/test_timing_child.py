@@ -55,11 +55,13 @@ def wrong_sums(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(probe.SOURCES, "cpu", probe.SOURCES["cpu"].replace("a[i] + b[i]", "a[i] - b[i]"))
 
 
+@pytest.mark.turn("timing children")
 def test_a_bad_kernel_leaves_the_device_in_service(bench: Workbench, cache: ObjectCache) -> None:
     assert [status(bench), status(bench, CRASH), status(bench)] == [Status.ok, Status.crashed, Status.ok]
     assert Quarantines(cache).all() == []
 
 
+@pytest.mark.turn("timing children")
 @pytest.mark.usefixtures("wrong_sums")
 def test_a_device_that_fails_its_probe_is_out_of_service_until_released(bench: Workbench, cache: ObjectCache) -> None:
     assert status(bench) is Status.ok, "no probe while nothing went wrong"
@@ -79,6 +81,7 @@ def test_a_device_that_fails_its_probe_is_out_of_service_until_released(bench: W
         assert status(other) is Status.ok
 
 
+@pytest.mark.turn("timing children")
 def test_the_probe_follows_a_child_that_died_between_jobs(bench: Workbench, cache: ObjectCache) -> None:
     assert status(bench) is Status.ok
     child = bench._timer.slot.pid  # pyright: ignore[reportPrivateUsage]
@@ -133,6 +136,7 @@ def holder(
     return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
 
 
+@pytest.mark.turn("timing children")
 @pytest.mark.parametrize("segments", [(), ("0123456789abcdef",)], ids=["device", "segment"])
 def test_processes_take_turns_and_nobody_starves(cache: ObjectCache, segments: Sequence[str]) -> None:
     with holder(cache, "a", 20, 0.02, segments) as one, holder(cache, "b", 20, 0.02, segments) as two:
@@ -173,6 +177,7 @@ with Workbench(detect("cpu", cache, ceilings=False), cache, Limits(kernel_second
 """
 
 
+@pytest.mark.turn("timing children")
 def test_the_child_of_a_killed_process_does_not_hold_the_device(bench: Workbench, cache: ObjectCache) -> None:
     command = [sys.executable, "-c", SPINNER, str(cache.folder)]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as parent:
@@ -206,6 +211,7 @@ def test_a_job_beside_others_does_not_wait(bench: Workbench, cache: ObjectCache)
     assert bench.waited_seconds - before >= 0.2
 
 
+@pytest.mark.turn("timing children")
 def test_a_kernel_is_not_to_blame_where_somebody_else_killed_its_child(bench: Workbench) -> None:
     """The system for want of memory, or a person: the kernel has a second chance."""
     assert status(bench) is Status.ok

@@ -279,6 +279,7 @@ def test_a_compiler_that_is_killed_leaves_no_files(
     assert not list(scratch.iterdir())
 
 
+@pytest.mark.turn("compile bombs")
 def test_a_compile_bomb_is_stopped(builder: MakeBuilder) -> None:
     bomb = "template<int N> struct B { static const long v = B<N-1>::v + B<N-2>::v * N; char x[B<N-1>::v % 7 + 1]; };"
     deep = "constexpr long f(int n) { return n < 2 ? n : f(n - 1) + f(n - 2); } constexpr long big = f(60);"

@@ -104,6 +104,7 @@ def compiled_by(server: PlanServer, folder: Path) -> tuple[Backend, Any]:
     return backend, torch.compile(lambda x: (x.exp() * 2 + 1).tanh(), backend=backend, dynamic=False)
 
 
+@pytest.mark.turn("asked by PyTorch")
 def test_a_plan_of_ten_seconds_is_followed_by_a_better_one(plans: LocalPlans, tmp_path: Path) -> None:
     planner = Planner(plans)
     with plan_server(planner) as server:
@@ -115,6 +116,7 @@ def test_a_plan_of_ten_seconds_is_followed_by_a_better_one(plans: LocalPlans, tm
     assert not slot.is_open
 
 
+@pytest.mark.turn("asked by PyTorch")
 def test_a_plan_that_is_refused_is_told_to_its_server(plans: LocalPlans, tmp_path: Path) -> None:
     planner = Planner(plans)
     with plan_server(planner) as server:

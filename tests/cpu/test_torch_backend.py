@@ -137,7 +137,7 @@ PLANNED: dict[str, tuple[Callable[..., Any], Callable[[int], tuple[Any, ...]]]] 
 
 
 @pytest.mark.parametrize("name", PLANNED)
-@pytest.mark.sweep(0.5)
+@pytest.mark.sweep(0.3)
 def test_plans_give_what_pytorch_gives(name: str, backend: Backend, plans: LocalPlans) -> None:
     function, make = PLANNED[name]
     check(function, make, backend, dynamic=False if name != "numbers" else None)
@@ -145,6 +145,7 @@ def test_plans_give_what_pytorch_gives(name: str, backend: Backend, plans: Local
     assert not plans.failures
 
 
+@pytest.mark.turn("calls by plans: sizes and casts")
 def test_no_grad_and_inference_mode(backend: Backend) -> None:
     compiled = torch.compile(norm_gelu, backend=backend)
     x, w = (t.requires_grad_() for t in of((12, 64), (64,))(0))
@@ -155,6 +156,7 @@ def test_no_grad_and_inference_mode(backend: Backend) -> None:
     assert planned(backend)
 
 
+@pytest.mark.turn("calls by plans: sizes and casts")
 def test_autocast(backend: Backend) -> None:
     model = torch.nn.Sequential(torch.nn.Linear(32, 48), torch.nn.GELU(), torch.nn.LayerNorm(48))
     compiled = torch.compile(model, backend=backend)
@@ -166,6 +168,7 @@ def test_autocast(backend: Backend) -> None:
         assert disagreement(found, expected) == ""
 
 
+@pytest.mark.turn("calls by plans: what runs")
 def test_graph_breaks(backend: Backend) -> None:
     def function(x: Any) -> Any:
         y = x.exp() * 2
@@ -178,6 +181,7 @@ def test_graph_breaks(backend: Backend) -> None:
     assert sum(state == "planned" and calls > 0 for state, calls in states) >= 2, states
 
 
+@pytest.mark.turn("calls by plans: sizes and casts")
 def test_sizes_that_change(backend: Backend) -> None:
     """Each of the first eight sizes gets a plan; others run what PyTorch has."""
     compiled = torch.compile(norm_gelu, backend=backend, dynamic=True)
@@ -195,6 +199,7 @@ STEPS: dict[str, Callable[[Any], Any]] = {
 }
 
 
+@pytest.mark.turn("calls by plans: what runs")
 @pytest.mark.parametrize("name", STEPS)
 def test_an_optimizer_step_is_made_in_place(name: str, backend: Backend, plans: LocalPlans) -> None:
     """Parameters and states are written by the plan, where they are; writes are counted as PyTorch counts its own."""
@@ -264,6 +269,7 @@ UPDATED: dict[str, tuple[Callable[..., Any], Callable[[int], tuple[Any, ...]]]] 
 }
 
 
+@pytest.mark.sweep(0.3)
 @pytest.mark.parametrize("name", UPDATED)
 def test_inputs_that_are_updated(name: str, backend: Backend) -> None:
     function, make = UPDATED[name]
@@ -431,6 +437,7 @@ def test_code_that_was_changed_on_the_way_is_not_loaded(plans: LocalPlans) -> No
     assert "expected a binary of sha256" in slot.reason
 
 
+@pytest.mark.turn("calls by plans: what runs")
 def test_an_explanation_says_what_went_where(backend: Backend) -> None:
     def model(x: Any, w: Any) -> Any:
         h = torch.sort(norm_gelu(x, w) * 2, -1)[0]
@@ -450,6 +457,7 @@ def test_an_explanation_says_what_went_where(backend: Backend) -> None:
     assert "PyTorch's: no such op" in text
 
 
+@pytest.mark.sweep(0.5)
 @pytest.mark.parametrize("faster", ["whole", "parts"])
 def test_products_are_inside_where_that_is_faster(
     faster: str, plans: LocalPlans, monkeypatch: pytest.MonkeyPatch
@@ -489,6 +497,7 @@ def test_products_are_inside_where_that_is_faster(
     assert backend.is_settled
 
 
+@pytest.mark.turn("calls by plans: what runs")
 def test_inductor_runs_what_no_plan_does(plans: LocalPlans, monkeypatch: pytest.MonkeyPatch) -> None:
     """Before a plan is there, and where none is faster, a group runs as Inductor has compiled it."""
     torch._dynamo.reset()
@@ -553,6 +562,7 @@ def test_tensors_that_lie_anywhere_have_plans(backend: Backend) -> None:
     assert planned(backend)
 
 
+@pytest.mark.turn("calls by plans: what runs")
 def test_a_graph_without_plans_runs_as_the_model_has_it(plans: LocalPlans, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where every plan was refused, forward and backward run PyTorch's own ops again, not those of AOTAutograd."""
     torch._dynamo.reset()
@@ -578,6 +588,7 @@ def train(compiled: Callable[..., Any], function: Callable[..., Any], seed: int)
     return name
 
 
+@pytest.mark.sweep(0.5)
 @pytest.mark.parametrize("is_faster", [True, False])
 def test_the_whole_step_is_judged_with_its_plans(
     is_faster: bool, plans: LocalPlans, monkeypatch: pytest.MonkeyPatch
@@ -681,6 +692,7 @@ GRADIENTS: dict[str, Callable[..., list[Any]]] = {
 }
 
 
+@pytest.mark.sweep(0.25)
 @pytest.mark.parametrize("name", GRADIENTS)
 def test_gradients_are_asked_for_in_any_way_while_a_graph_is_judged(name: str, backend: Backend) -> None:
     compiled, ask = torch.compile(norm_gelu, backend=backend, dynamic=False), GRADIENTS[name]
@@ -729,6 +741,7 @@ def test_tensors_that_no_plan_can_read_run_pytorchs_ops(backend: Backend) -> Non
     assert "tensors on meta" in backend.problems[-1]
 
 
+@pytest.mark.turn("calls by plans: sizes and casts")
 def test_what_cancels_is_not_taken_for_wrong(backend: Backend) -> None:
     """The gradient of a bias before a batch norm is zero but for roundings."""
     model = torch.nn.Sequential(torch.nn.Linear(16, 16), torch.nn.BatchNorm1d(16), torch.nn.ReLU())

@@ -156,6 +156,7 @@ def test_bad_kernels_have_a_status_and_the_next_is_right(bench: Workbench, body:
     assert time.monotonic() - start < 5
 
 
+@pytest.mark.turn("bad kernels")
 def test_bad_kernels_between_good_ones(bench: Workbench) -> None:
     bodies = [SUM, "*(volatile int*)8 = 1;", SUM + " ", "for (volatile int x = 0;;) x = x;", "", "no", SUM + "  "]
     rows = bench.measure(sum_graph(N), "s", [sum_kernel(N, f"m{i}", body) for i, body in enumerate(bodies)])
@@ -358,6 +359,7 @@ def plans(bench: Workbench) -> tuple[Graph, dict[str, Plan]]:
     }
 
 
+@pytest.mark.turn("bad kernels")
 def test_plans_are_checked_and_timed_together(bench: Workbench, plans: tuple[Graph, dict[str, Plan]]) -> None:
     graph, table = plans
     timings = bench.measure_plans(graph, [table["wrong"], table["right"], table["spins"], table["right"]], seconds=0.05)
@@ -472,6 +474,7 @@ def test_results_do_not_depend_on_where_the_cache_lies(
     assert row.status is Status.ok, row.detail
 
 
+@pytest.mark.turn("bad kernels")
 def test_a_segment_that_cannot_be_interpreted_ends_as_such(tmp_path: Path) -> None:
     """The interpreter runs while compilers do: what happens to it there counts against the kernels, and no more."""
     spec = dense(1 << 27)

@@ -70,6 +70,7 @@ LONGEST = {
 }
 
 
+@pytest.mark.turn("machine code: accesses and functions")
 @pytest.mark.soak
 @pytest.mark.parametrize(
     ("family", "where", "schedule"), [pytest.param(*LONGEST[name], id=name) for name in in_turn(LONGEST, 1)]

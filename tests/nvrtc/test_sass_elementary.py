@@ -43,6 +43,7 @@ def computing(sass: Sass) -> int:
     return len(sass.instructions) - moves + sum(name == "HFMA2.MMA.BF16_V2" for name, _ in sass.instructions)
 
 
+@pytest.mark.turn("machine code: accesses and functions")
 @pytest.mark.soak
 def test_instructions_an_element(tmp_path: Path) -> None:
     drawn = in_turn(EXPECTED, 2)

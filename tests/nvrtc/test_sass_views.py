@@ -45,6 +45,7 @@ GRID = tuple(
 )
 
 
+@pytest.mark.turn("machine code: accesses and functions")
 @pytest.mark.soak
 @pytest.mark.parametrize("views", few_or_all([pytest.param(VIEWS, id="few")], [pytest.param(GRID, id="grid")]))
 def test_accesses_are_those_that_kernels_say(views: Iterable[View], tmp_path: Path) -> None:

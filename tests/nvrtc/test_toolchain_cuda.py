@@ -115,6 +115,7 @@ def test_multiply_and_add_are_not_fused(tmp_path: Path) -> None:
     assert "--fmad=false" in identity
 
 
+@pytest.mark.turn("compile bombs")
 def test_a_compile_bomb_is_stopped(tmp_path: Path) -> None:
     bomb = "constexpr long f(int n) { return n < 2 ? n : f(n - 1) + f(n - 2); } static_assert(f(80) > 0);"
     source = Kernel("bomb", f"{bomb}\n{SUM.source.replace('sum', 'bomb')}", "cuda", "hand", "bomb", Launch())

@@ -18,6 +18,7 @@ from scheduler.budget import Budget
 from service.planning import planner
 from service.planning import search as searching
 from tests.support.kernels import dense, graph_of
+from tests.support.known_machine import know_machine
 from tests.support.stored_plans import DEVICE, chain, sha
 from tests.support.whole import in_turn
 from tuning_db.store import Store
@@ -32,7 +33,7 @@ def test_a_plan_keeps_to_the_numerics_asked_for(tmp_path: Path, numerics: Numeri
     spec = dense(2, 1 << 17)
     graph = graph_of((spec,), build.softmax(make_input(0, spec)))
     with Store(f"sqlite:///{tmp_path / 'plans.db'}") as store:
-        cache = ObjectCache(tmp_path / "cache")
+        cache = know_machine(ObjectCache(tmp_path / "cache"))
         plan = planner.plan_graph(
             NamedGraph(graph, ("x",), ("y",)), "cpu", Budget(1.0), store, cache, numerics=numerics
         ).plan
@@ -59,7 +60,7 @@ def test_a_plan_that_beats_its_bound_gets_raised_ceilings(tmp_path: Path, monkey
 @pytest.mark.turn("planner")
 def test_a_plan_timed_under_another_compiler_is_measured_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Times from under another compiler only say what to try first; the new plan has times of its own."""
-    cache = ObjectCache(tmp_path / "cache")
+    cache = know_machine(ObjectCache(tmp_path / "cache"))
     named = read(EXAMPLE.read_text(), filename=EXAMPLE.name)
 
     def with_toolchain(text: str) -> planner.PlanAnswer:
@@ -98,7 +99,7 @@ def test_what_is_asked_about_others_belongs_to_no_graph(tmp_path: Path) -> None:
 @pytest.mark.turn("planner")
 def test_a_plan_whose_graph_is_damaged_answers_again_without_a_search(tmp_path: Path) -> None:
     """The graph is at hand, and the plan was right."""
-    cache, url = ObjectCache(tmp_path / "cache"), f"sqlite:///{tmp_path / 'plans.db'}"
+    cache, url = know_machine(ObjectCache(tmp_path / "cache")), f"sqlite:///{tmp_path / 'plans.db'}"
     named = read(EXAMPLE.read_text(), filename=EXAMPLE.name)
     with Store(url) as store:
         first = planner.plan_graph(named, "cpu", Budget(1.0), store, cache)

@@ -113,6 +113,7 @@ def is_empty(store: Store) -> bool:
     return not any(found)
 
 
+@pytest.mark.turn("plans that travel")
 def test_a_prologue_comes_along(source: Source, target: Store, tmp_path: Path) -> None:
     original = source.plan("folded")
     assert [s.prologue for s in original.steps] == [True, False], "the inner product, of constants"
@@ -126,6 +127,7 @@ def test_a_prologue_comes_along(source: Source, target: Store, tmp_path: Path) -
     assert made.prologue_us
 
 
+@pytest.mark.turn("plans that travel")
 def test_a_round_trip_of_rewritten_reductions(source: Source, target: Store, tmp_path: Path) -> None:
     """Decisions as they were; code, times and rows of here: from a cache that is empty, too."""
     original = source.plan("split")
@@ -171,6 +173,7 @@ def test_a_second_import_changes_nothing(source: Source, target: Store) -> None:
         assert take(store, source.cache, data)[1] == 0, "where the rows are from"
 
 
+@pytest.mark.turn("plans that travel")
 def test_only_a_clearly_faster_plan_replaces(source: Source, target: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """By samples of one race, whatever else is known of either; --force replaces all the same."""
     wins: list[bool] = []
@@ -293,6 +296,7 @@ def test_plans_that_are_not_what_they_say(source: Source, target: Store, name: s
     assert is_empty(target)
 
 
+@pytest.mark.turn("plans that travel")
 def test_a_refused_plan_does_not_spoil_the_other(source: Source, target: Store) -> None:
     data = changed(source.export("small", "split"), _schedule("pointwise"))
     (small, split), rows = take(target, source.cache, data)
@@ -301,6 +305,7 @@ def test_a_refused_plan_does_not_spoil_the_other(source: Source, target: Store) 
     assert target.segments.of(graph_key(SMALL)) == []
 
 
+@pytest.mark.turn("plans that travel")
 def test_rewrites_of_another_version_rest_on_the_check(
     source: Source, target: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -342,6 +347,7 @@ def test_a_predicted_answer_makes_way(source: Source, target: Store) -> None:
     assert (row.plan_key, row.state) == (outcome.plan_key, "measured")
 
 
+@pytest.mark.turn("plans that travel")
 def test_a_plan_that_is_judged_by_its_steps(
     source: Source, target: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -378,6 +384,7 @@ def _judged(lines: Lines) -> None:
     of_kind(lines, "plan")[0]["judged_by_steps"] = True
 
 
+@pytest.mark.turn("plans that travel")
 @pytest.mark.parametrize("name", ["another graph", "another segment"])
 def test_what_is_judged_by_its_steps_is_proved_to_be_of_its_graph(source: Source, target: Store, name: str) -> None:
     """Its outputs as a whole are not looked at: so nothing but this version's own rewrites will do."""

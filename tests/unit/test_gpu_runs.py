@@ -101,6 +101,7 @@ def outcomes(folder: Path, breaks: str, *options: str) -> tuple[dict[str, str], 
 LOST = "skipped: Skipped: context lost by tests/gpu/test_small.py::test_breaks: cudaErrorIllegalInstruction"
 
 
+@pytest.mark.turn("processes that are killed")
 @pytest.mark.soak
 @pytest.mark.parametrize(
     ("breaks", "options"),

@@ -47,6 +47,7 @@ CHEAP = {
 }
 
 
+@pytest.mark.sweep(0.4)
 @pytest.mark.parametrize("name", CHEAP)
 def test_what_took_seconds_is_refused_before_it_does(name: str) -> None:
     """By a limit that is checked while it is read, not by the end of the process that reads it."""

@@ -134,6 +134,7 @@ def test_unknown_variables_are_refused_as_unknown_settings_are(tmp_path: Path) -
         )
 
 
+@pytest.mark.turn("slow bodies")
 def test_uploads_that_end_early_are_no_fault(tmp_path: Path) -> None:
     with server(tmp_path, workers=0) as (_, port):
         for sent in (HEAD, HEAD + b"{", HEAD + b"{" * 500):
@@ -154,6 +155,7 @@ def test_uploads_that_end_early_are_no_fault(tmp_path: Path) -> None:
     assert "Traceback" not in (tmp_path / "log").read_text()
 
 
+@pytest.mark.turn("slow bodies")
 def test_a_body_that_drips_is_408(tmp_path: Path) -> None:
     code = f"from service.api import middleware as m; m.BODY_SECONDS = 0.3; {CODE}"
     with server(tmp_path, code=code, workers=0) as (_, port), socket.create_connection(("127.0.0.1", port)) as peer:

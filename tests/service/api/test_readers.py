@@ -69,6 +69,7 @@ def test_lines_of_batches() -> None:
     assert (found.value.slug, found.value.place) == ("bad-batch", "5")
 
 
+@pytest.mark.turn("readers that end")
 def test_too_much_time_ends_the_body_alone(short: Readers) -> None:
     first = short.submit(large(19_000))
     second = short.submit(SMALL)
@@ -77,6 +78,7 @@ def test_too_much_time_ends_the_body_alone(short: Readers) -> None:
     assert isinstance(second.result(60)[1], Read)
 
 
+@pytest.mark.turn("readers that end")
 def test_too_much_memory_ends_the_body_alone() -> None:
     readers = Readers((LaneLimits(ANY, 60.0),), memory_bytes=8 * 2**20)
     try:
@@ -86,6 +88,7 @@ def test_too_much_memory_ends_the_body_alone() -> None:
         readers.close()
 
 
+@pytest.mark.turn("readers that end")
 def test_a_full_queue_refuses_at_once(short: Readers) -> None:
     held: list[Any] = []
     with pytest.raises(ApiError) as found:
@@ -102,6 +105,7 @@ def children(process: int) -> list[int]:
     return [int(child) for task in tasks for child in (task / "children").read_text().split()]
 
 
+@pytest.mark.turn("readers that end")
 def test_somebody_ends_the_processes_and_others_begin(short: Readers) -> None:
     assert isinstance(short.submit(SMALL).result(60)[1], Read)
     for whole in (False, True):  # a reader, then what readers come from, too
@@ -118,6 +122,7 @@ def shared_source() -> int | None:
     return None if process is None else process.pid
 
 
+@pytest.mark.turn("readers that end")
 def test_a_reader_that_has_grown_makes_room() -> None:
     readers = Readers((LaneLimits(ANY, 60.0),))
     try:
@@ -133,6 +138,7 @@ def test_a_reader_that_has_grown_makes_room() -> None:
         readers.close()
 
 
+@pytest.mark.turn("readers that end")
 def test_the_end_of_readers_answers_those_who_wait() -> None:
     readers = Readers((LaneLimits(ANY, 60.0),))
     waiting = [readers.submit(large(19_000)) for _ in range(4)]

@@ -33,6 +33,7 @@ def command(process: int) -> bytes:
         return b""
 
 
+@pytest.mark.turn("workers that end")
 def test_it_starts_a_worker_and_both_end_on_sigterm(tmp_path: Path) -> None:
     with server(tmp_path) as (process, port):
         connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
@@ -67,6 +68,7 @@ def test_open_streams_end_with_the_server(tmp_path: Path) -> None:
     assert "Traceback" not in (tmp_path / "log").read_text(), "nothing was cut off"
 
 
+@pytest.mark.turn("slow bodies")
 def test_a_body_of_60_mb_is_answered_413_however_it_is_sent(tmp_path: Path) -> None:
     megabyte = b" " * 1_000_000
 

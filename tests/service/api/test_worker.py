@@ -277,6 +277,7 @@ def start(settings: Settings, *arguments: str) -> "subprocess.Popen[str]":
     )
 
 
+@pytest.mark.turn("workers that end")
 def test_a_real_worker_ends_on_sigterm_and_without_its_parent(settings: Settings, store: Store) -> None:
     Path(settings.cache).mkdir()
     operation = store.queue.submit(PLAN, "{}")
@@ -293,6 +294,7 @@ def test_a_real_worker_ends_on_sigterm_and_without_its_parent(settings: Settings
         assert orphan.wait(20) == 0
 
 
+@pytest.mark.turn("workers that end")
 def test_a_worker_without_a_database_says_so(settings: Settings, tmp_path: Path) -> None:
     Path(settings.cache).mkdir()
     (tmp_path / "file").write_text("")
@@ -305,6 +307,7 @@ def test_a_worker_without_a_database_says_so(settings: Settings, tmp_path: Path)
     assert "cannot be written" in said
 
 
+@pytest.mark.turn("workers that end")
 def test_the_supervisor_starts_a_new_worker_slower_each_time(
     settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

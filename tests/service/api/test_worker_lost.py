@@ -77,6 +77,7 @@ def now(store: Store, operation: Operation) -> Operation:
     return found
 
 
+@pytest.mark.turn("processes that are killed")
 def test_what_kills_its_worker_is_given_up_without_waiting_for_leases(
     settings: Settings, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -92,6 +93,7 @@ def test_what_kills_its_worker_is_given_up_without_waiting_for_leases(
     assert len(started(tmp_path)) == MAX_ATTEMPTS
 
 
+@pytest.mark.turn("processes that are killed")
 def test_a_worker_ends_with_its_server_in_the_middle_of_a_search(
     settings: Settings, store: Store, tmp_path: Path
 ) -> None:

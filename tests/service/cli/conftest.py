@@ -6,10 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from codegen.sandbox.object_cache import ObjectCache
 from service.cli import main
 from service.cli.commands import tune
 from service.planning.planner import PlanAnswer
+from tests.support.known_machine import know_machine
 from tests.support.stored_plans import plan_of
+from tuning_db.store import Store
 
 GRAPH = """fuseplan.graph 1
 in0 x: f32[8] align 16
@@ -48,6 +51,13 @@ def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFi
         return Ended(code, printed.out, printed.err)
 
     return run
+
+
+@pytest.fixture
+def known_machine(tmp_path: Path) -> None:
+    """Ceilings of this machine in the command line's cache: measuring them takes some seconds."""
+    with Store(f"sqlite:///{tmp_path / 'plans.db'}") as store:
+        know_machine(ObjectCache(tmp_path / "cache", store.seal()))
 
 
 @pytest.fixture

@@ -34,6 +34,7 @@ def stored(tmp_path: Path) -> str:
         return store_plan(store, chain())
 
 
+@pytest.mark.usefixtures("known_machine")
 def test_tune_as_json(cli: Cli, graph_file: Path, planned: list[tuple[str, float]]) -> None:
     first, second = (json.loads(cli("tune", graph_file, "--seconds", "3", "--json").out) for _ in range(2))
     assert list(first) == TUNE_FIELDS

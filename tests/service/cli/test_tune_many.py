@@ -52,6 +52,7 @@ def test_a_line_for_each_graph_and_a_summary(cli: Cli, folder: Path, planned: li
     ]
 
 
+@pytest.mark.usefixtures("known_machine")
 def test_as_json_lines(cli: Cli, folder: Path, planned: list[object], graph_file: Path) -> None:
     lines = [json.loads(line) for line in cli("tune", graph_file, folder, "--json").out.splitlines()]
     assert [line["graph"] for line in lines[:-1]] == [str(graph_file), *names(folder)]

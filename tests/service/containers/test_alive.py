@@ -38,6 +38,7 @@ def answering(answer: bytes) -> Iterator[int]:
         thread.join()
 
 
+@pytest.mark.turn("containers")
 def test_a_server_that_answers_is_alive(tmp_path: Path) -> None:
     with server(tmp_path, workers=0) as (_, port):
         done = alive(port)

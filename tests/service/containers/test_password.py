@@ -59,6 +59,7 @@ def fuseplan(folder: Path, *words: str, **env: str) -> "subprocess.CompletedProc
     return subprocess.run(command, env=given, capture_output=True, text=True, check=False, timeout=120)
 
 
+@pytest.mark.turn("containers")
 def test_a_password_in_a_file_opens_the_database_and_is_told_to_nobody(server: Path) -> None:
     secret = {"PGPASSWORD_FILE": str(server / "password")}
     opened = fuseplan(server, "db", "current", **secret)
@@ -68,6 +69,7 @@ def test_a_password_in_a_file_opens_the_database_and_is_told_to_nobody(server: P
     assert PASSWORD not in opened.stdout + opened.stderr + shown.stdout + shown.stderr
 
 
+@pytest.mark.turn("containers")
 def test_without_it_the_database_stays_closed(server: Path) -> None:
     refused = fuseplan(server, "db", "current")
     assert refused.returncode == 2
