@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from codegen.kernel import Reject
 from fusion_ir.core.graph import Graph, topological
 from fusion_ir.core.node import Node
-from fusion_ir.dtype import f32
 from fusion_ir.ops import OpKind, kind_of
 from fusion_ir.ops.contract import ORDERED_PRODUCTS, products
 
@@ -72,8 +71,6 @@ def phases_of(segment: Graph) -> Phases | Reject:
             f"holds {len(long)} contractions of more than {ORDERED_PRODUCTS} products and {len(reductions)} "
             "reductions, takes one or two contractions with reductions behind the first"
         )
-    if odd := next((n for n in reductions if n.op not in COMBINES or n.dtype != f32 or n.args[0].dtype != f32), None):
-        return Reject(f"reduces by {odd.op} in {odd.args[0].dtype}; takes {', '.join(COMBINES)} of f32")
     product, second, side = long[0], None, 0
     behind = _behind(segment, product)
     if len(long) == 2:

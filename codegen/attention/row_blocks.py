@@ -105,12 +105,18 @@ def multiplied_phases(segment: Graph) -> Phases | Reject:
     phases = phases_of(segment)
     if isinstance(phases, Reject):
         return phases
+    if odd := next((n for n in phases.reductions if not _is_combined(n)), None):
+        return Reject(f"reduces by {odd.op} in {odd.args[0].dtype}; takes {', '.join(COMBINES)} of f32")
     dtypes = {a.dtype for n in (phases.product, phases.second) if n for a in n.args}
     if len(dtypes) != 1 or not dtypes <= {bf16, f16}:
         return Reject(f"multiplies {', '.join(sorted(map(str, dtypes)))}; takes bf16 or f16")
     if not phases.product.elements or (phases.second and not phases.second.elements):
         return Reject("the product is empty")
     return phases
+
+
+def _is_combined(reduction: Node) -> bool:
+    return reduction.op in COMBINES and reduction.dtype == reduction.args[0].dtype == f32
 
 
 @lru_cache(maxsize=256)

@@ -1,6 +1,6 @@
 """Library calls cut into tasks, as text: each task has a range of some axes, and loops over the rest."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -29,11 +29,21 @@ def count_tasks(cuts: Sequence[AxisSplit]) -> int:
     return prod(cut.pieces for cut in cuts)
 
 
-def task_lines(call: GemmCall, library: str, cuts: Sequence[AxisSplit], result: str, *, from_start: bool) -> list[str]:
+def task_lines(
+    call: GemmCall,
+    library: str,
+    cuts: Sequence[AxisSplit],
+    result: str,
+    *,
+    from_start: bool,
+    extents: Mapping[Dim, str] | None = None,
+) -> list[str]:
     """Statements of a kernel's body that compute one task's part of the product.
 
     library: see `libraries_for`. cuts: the first one's pieces vary slowest with `task`. result: the pointer to write
-    to. from_start: what a task writes starts there; otherwise at the place that it has in the whole. Raises EmitError.
+    to. from_start: what a task writes starts there; otherwise at the place that it has in the whole. extents: how much
+    of some axes is computed, which are not cut, of others all; as C++ text, in which {a} and {b} stand for where the
+    operands are, {m} for the number of rows. Raises EmitError.
     """
     lines = ["long task_rest = task;"] if cuts else []
     names: dict[Dim, str] = {}
@@ -56,9 +66,12 @@ def task_lines(call: GemmCall, library: str, cuts: Sequence[AxisSplit], result: 
         lines.append(f"{'  ' * depth}LOOP({name}, {_extent(d, names)})")
     strides = [[(name, s) for name, d in loops for s in [_of(d)[t]] if s] for t in range(3)]
     a, b, c = (_at(start, 0, terms) for start, terms in zip(starts, strides, strict=True))
-    extents = ", ".join(_extent(d, names) for d in (call.m, call.n, call.k))
+    given = extents or {}
+    m = _extent(call.m, names) if call.m else "1"
+    texts = [(given.get(d) or _extent(d, names)) if d else "1" for d in (call.m, call.n, call.k)]
+    sizes = ", ".join(text.format(a=a, b=b, m=m) for text in texts)
     adds = " || ".join(name for name, d in loops if d.summed) or "false"
-    arguments = f"{extents}, {a}, {call.lda}, {b}, {call.ldb}, {c}, {call.ldc}"
+    arguments = f"{sizes}, {a}, {call.lda}, {b}, {call.ldb}, {c}, {call.ldc}"
     turned = f"{_bool(call.a_turned)}, {_bool(call.b_turned)}"
     ctype = CTYPE[call.of.dtype.name]
     if call.is_spread:
@@ -67,7 +80,7 @@ def task_lines(call: GemmCall, library: str, cuts: Sequence[AxisSplit], result: 
         x = _read(call.a_spread, call.a_turned, a, call.lda, names.get(call.m) if call.m else None, rows=True)
         y = _read(call.b_spread, call.b_turned, b, call.ldb, names.get(call.n) if call.n else None, rows=False)
         product = f"gemm_packed<{ctype}, {BYTES[library]}>"
-        lines.append("  " * len(loops) + f"{product}({extents}, {x}, {y}, {c}, {call.ldc}, {adds});")
+        lines.append("  " * len(loops) + f"{product}({sizes}, {x}, {y}, {c}, {call.ldc}, {adds});")
         return lines
     functions = {
         PAIRS: f"gemm_by_pairs({turned}, {arguments});",
@@ -112,9 +125,7 @@ def _of(d: Dim) -> tuple[int, int, int]:
     return d.a, d.b, d.c
 
 
-def _extent(d: Dim | None, names: dict[Dim, str]) -> str:
-    if d is None:
-        return "1"
+def _extent(d: Dim, names: Mapping[Dim, str]) -> str:
     return f"{names[d]}_n" if d in names else str(d.extent)
 
 

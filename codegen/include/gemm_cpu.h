@@ -153,6 +153,34 @@ template <class Sum, int BYTES, bool A_TURNED, bool B_TURNED, class A, class B, 
 static inline void gemm_packed(idx_t m, idx_t n, idx_t k, const A* a, idx_t lda, const B* b, idx_t ldb, C* c, idx_t ldc, bool adds) {
   gemm_packed<Sum, BYTES>(m, n, k, packed::dense<A_TURNED>(a, lda), packed::dense<B_TURNED>(b, ldb), c, ldc, adds);
 }
+// ---- sums of which the last terms are 0
+static inline idx_t between(idx_t low, idx_t i, idx_t high) { return i < low ? low : i < high ? i : high; }
+template <class T> constexpr uint64_t INFINITE = 0;  // its bits; 0: of types without one
+template <> constexpr uint64_t INFINITE<float> = 0x7f800000;
+template <> constexpr uint64_t INFINITE<double> = 0x7ff0000000000000;
+template <> constexpr uint64_t INFINITE<bf16> = 0x7f80;
+template <> constexpr uint64_t INFINITE<f16> = 0x7c00;
+// The bits of the largest magnitude, a NaN's being larger than any.
+template <class T> static inline uint64_t most_bits(idx_t rows, idx_t columns, const T* from, idx_t ld) {
+  using Bits = Uint<sizeof(T)>;
+  Bits most = 0;
+  for (idx_t i = 0; i < rows; i++)
+    for (idx_t j = 0; j < columns; j++) {
+      Bits x;
+      memcpy(&x, from + i * ld + j, sizeof x);
+      x = (Bits)(x << 1);
+      most = x > most ? x : most;
+    }
+  return (uint64_t)most >> 1;
+}
+// How many terms the sums of A[m, k] B[k, n] need: the first `seen`, where A's other columns are 0 and B's other rows finite.
+template <class A, class B>
+static inline idx_t terms_needed(bool b_turned, idx_t m, idx_t n, idx_t k, idx_t seen, const A* a, idx_t lda, const B* b,
+                                 idx_t ldb) {
+  if (seen >= k || most_bits(m, k - seen, a + seen, lda)) return k;
+  const B* const left = b + (b_turned ? seen : seen * ldb);
+  return most_bits(b_turned ? n : k - seen, b_turned ? k - seen : n, left, ldb) < INFINITE<B> ? seen : k;
+}
 #ifdef GEMM_PAIRS
 constexpr idx_t PAIRS_M = 512;    // rows of A for which a block of B is put together once
 constexpr idx_t PAIRS_FEW = 256;  // one in so many sums is computed by itself; of a block with more of them, all again

@@ -15,12 +15,14 @@ from scheduler.cost.traffic import LeastTraffic, Traffic
 @dataclass(frozen=True)
 class Efficiency:
     """Shares of the device's ceilings that a family usually reaches, and what a launch of it costs besides. pulls: each
-    element of an output computes all that it needs, nothing is shared."""
+    element of an output computes all that it needs, nothing is shared. beside: share for operations beside products of
+    matrices, where these differ."""
 
     bandwidth: float
     arithmetic: float
     overhead_us: float
     pulls: bool = False
+    beside: float | None = None
 
 
 # By family, on CPUs; a family without a row is taken for `USUAL`. GPUs: scheduler/cost/roofline_gpu.py.
@@ -32,6 +34,7 @@ EFFICIENCY: dict[str, Efficiency] = {
     "scan": Efficiency(bandwidth=0.5, arithmetic=0.1, overhead_us=1.0),
     "gemv": Efficiency(bandwidth=0.7, arithmetic=0.3, overhead_us=1.0),
     "matmul": Efficiency(bandwidth=0.6, arithmetic=0.7, overhead_us=3.0),
+    "attention": Efficiency(bandwidth=0.6, arithmetic=0.75, overhead_us=3.0, beside=0.25),
     "aten": Efficiency(bandwidth=0.6, arithmetic=0.75, overhead_us=2.0),
     "naive": Efficiency(bandwidth=0.05, arithmetic=0.004, overhead_us=2.0, pulls=True),
 }
@@ -80,10 +83,12 @@ def predicted_us(traffic: Traffic, family: str, device: Device, among: Collectio
     memory_us = traffic.bytes / (ceilings.gbps(traffic.bytes) * usual.bandwidth * 1e3)
     if family == "pointwise" and "transpose" in among:
         memory_us *= GATHERED
-    operations = traffic.pulled_operations if usual.pulls else traffic.made_operations
+    products = 0.0 if usual.pulls else traffic.made_contracted
+    others = (traffic.pulled_operations if usual.pulls else traffic.made_operations) - products
     if not usual.pulls:
-        operations -= sum(made - made / _narrow_rate(device, dtype) for dtype, made in traffic.made_products)
-    arithmetic_us = operations / (ceilings.fma_gflops * usual.arithmetic * 1e3)
+        products -= sum(made - made / _narrow_rate(device, dtype) for dtype, made in traffic.made_products)
+    shares = products / usual.arithmetic + others / (usual.beside or usual.arithmetic)
+    arithmetic_us = shares / (ceilings.fma_gflops * 1e3)
     return ceilings.launch_us + usual.overhead_us + max(memory_us, arithmetic_us)
 
 

@@ -31,7 +31,7 @@ class Traffic:
     elements: of the largest output. longest: operations and loads of the output element that pulls most.
     made_operations, made_products: `operations` and `products` as kernels do them, for predictions: every needed
     element of a contraction counts, also equal ones and those of which a bound knows too little, and dtypes are those
-    written."""
+    written. made_contracted: the part of made_operations in contractions."""
 
     read_bytes: int
     written_bytes: int
@@ -43,6 +43,7 @@ class Traffic:
     longest: float = 0.0
     made_operations: float = 0.0
     made_products: tuple[tuple[str, float], ...] = ()
+    made_contracted: float = 0.0
 
     @property
     def bytes(self) -> int:
@@ -102,6 +103,7 @@ def traffic_of(graph: Graph) -> Traffic:
         work[signature] = (max(known[0], operations), max(known[1], bounded), max(known[2], made))
     written_bytes = sum(o.node.bytes for o in graph.outputs)
     operations, bounded, made = (float(sum(counts[i] for counts in work.values())) for i in range(3))
+    contracted = sum(counts[2] for (op, *_), counts in work.items() if op == "contract")
 
     def by_dtype(dtypes: Mapping[tuple[object, ...], str], place: int) -> tuple[tuple[str, float], ...]:
         products: dict[str, float] = {}
@@ -112,7 +114,7 @@ def traffic_of(graph: Graph) -> Traffic:
     largest = max((o.node.elements for o in graph.outputs), default=0)
     return Traffic(
         read_bytes, written_bytes, operations, bounded, _pulled(graph), by_dtype(multiplied, 0), largest,
-        _longest(graph), made, by_dtype(narrow_made, 2),
+        _longest(graph), made, by_dtype(narrow_made, 2), contracted,
     )  # fmt: skip
 
 

@@ -44,14 +44,26 @@ class ContractionFilter:
 
     def _too_much_for_libraries(self, piece: SegmentMask, product: int) -> bool:
         """Whether the segment computes an operand of the product, or has a second costly op: library calls on the CPU
-        multiply stored tensors and sum up nothing else."""
-        computed = self._reads[product] & piece.members & ~self._free
-        return bool(computed or piece.members & self._costly & ~(1 << product))
+        multiply stored tensors and sum up nothing else. But `attention` has reductions behind a product, and multiplies
+        what comes of them."""
+        if piece.members & self._reductions:
+            first = (piece.members & self._thick & -(piece.members & self._thick)).bit_length() - 1
+            return self._computes_operands(piece, first) or self._reduces_before(piece)
+        others = piece.members & self._costly & ~(1 << product)
+        return bool(others) or self._computes_operands(piece, product)
+
+    def _computes_operands(self, piece: SegmentMask, product: int) -> bool:
+        return bool(self._reads[product] & piece.members & ~self._free)
 
     def _too_much_for_tiles(self, piece: SegmentMask) -> bool:
         """Whether the segment is more than tiles on a GPU compute: one thick product, or what `attention` takes, which
         is some reductions of a product's rows and a second product of them."""
-        reductions, long = piece.members & self._reductions, piece.members & self._long
+        reductions = piece.members & self._reductions
         if not reductions:
             return (piece.members & self._thick).bit_count() > 1
-        return bool(reductions & ~self._combined) or any(not self._above[a] & long for a in bits(reductions))
+        return bool(reductions & ~self._combined) or self._reduces_before(piece)
+
+    def _reduces_before(self, piece: SegmentMask) -> bool:
+        """Whether a reduction follows from no product."""
+        long = piece.members & self._long
+        return any(not self._above[a] & long for a in bits(piece.members & self._reductions))
