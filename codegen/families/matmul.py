@@ -8,6 +8,7 @@ Operands narrower than the sum are widened on the way.
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
+from math import prod
 
 from codegen.families import matmul_cuda
 from codegen.families.kernel_function import kernel_function
@@ -15,6 +16,7 @@ from codegen.families.loop_nest import KEEP_BYTES, has_chains, lower
 from codegen.families.pointwise import MAX_NODES
 from codegen.families.product_rules import beside, dependents, not_pointwise, too_many
 from codegen.gemm.call import GemmCall, call_on_cpu, first_libraries, has_fma, libraries_for, linked_with
+from codegen.gemm.column_blocks import has_column_blocks, in_column_blocks
 from codegen.gemm.dims import alone, contraction, long_contract, sum_dtype, with_scratch
 from codegen.gemm.panels import Panels, cut_rows, digits, loads_of, padded, row_elements, rows_first, steps_of
 from codegen.gemm.tasks import count_tasks, offset_text, task_lines
@@ -33,13 +35,15 @@ from fusion_ir.records import Device
 
 KINDS = {OpKind.INPUT, OpKind.POINTWISE, OpKind.VIEW, OpKind.RANDOM, OpKind.CONTRACT}
 WHOLE_ROWS = 1 << 30  # lanes of a tile: rows are never cut
+COLUMNS = {f"columns{n}": n for n in (2, 4, 8, 16)}
 
 
 @dataclass(frozen=True)
 class MatmulSchedule(Schedule):
     """library: `openblas`, `packed`, `packed32` or `pairs` (see codegen/gemm/call.py). rows: most rows of a panel.
-    axes: order of the product's axes in scratch memory, its `own` or that of the first `output`. lanes: elements of a
-    vector behind the product. store: `plain`, or `stream` past the caches."""
+    axes: order of the product's axes in scratch memory, its `own` or that of the first `output`; or `columns2`: its
+    own, but columns in so many blocks outside. lanes: elements of a vector behind the product. store: `plain`, or
+    `stream` past the caches."""
 
     FAMILY = "matmul"
     library: str
@@ -85,14 +89,21 @@ class Matmul:
         if device.target != "cpu":
             return matmul_cuda.space(segment, device)
         native = max(device.vector_bytes // 4, 4)
-        return tuple(
-            str(MatmulSchedule(library, rows, axes, lanes, store))
-            for axes in _orders(segment, has_fma(device))[0]
-            for library in _libraries(segment, device, first_libraries)
-            for lanes in ((4 * native, 2 * native) if has_chains(segment) else (native, 2 * native))
+        orders, _ = _orders(segment, has_fma(device))
+        libraries = _libraries(segment, device, first_libraries)
+        widths = (4 * native, 2 * native) if has_chains(segment) else (native, 2 * native)
+        first, *others = (
+            MatmulSchedule(library, rows, axes, lanes, store)
+            for axes in orders
+            if axes not in COLUMNS
+            for library in libraries
+            for lanes in widths
             for rows in (256, 128, 512)
             for store in ("plain", "stream")
         )
+        counts = [n * device.units for n in (2, 1, 4)]
+        blocks = [first.replaced(axes=axes) for n in counts for axes in orders if COLUMNS.get(axes) == n]
+        return tuple(map(str, (first, *blocks, *others)))
 
     def choices(self, segment: Graph, device: Device) -> Choices:
         if device.target != "cpu":
@@ -110,26 +121,42 @@ class Matmul:
         if device.target != "cpu":
             return matmul_cuda.emit(segment, schedule, device)
         s = parse_schedule(schedule, MatmulSchedule)
-        node = _product(segment)
-        layouts = _layouts(segment, node)
+        layouts = _layouts(segment)
         if s.axes not in layouts:
             raise EmitError(f"axes={s.axes}, expected one of {', '.join(layouts)}")
-        return _emit(segment, node, layouts[s.axes], s, device)
+        return _emit(layouts[s.axes], s, device)
+
+
+@dataclass(frozen=True)
+class _Layout:
+    """A product in scratch memory. segment: computes what the family is asked for, by `product`. rows: how many
+    iterations the outermost loops behind it have when they are joined; None where they are not."""
+
+    segment: Graph
+    product: Node
+    strides: tuple[int, ...]
+    rows: int | None = None
+
+    @property
+    def scratch(self) -> int:
+        """Number of the input that stands for the product."""
+        return len(self.segment.inputs)
 
 
 @lru_cache(maxsize=1024)
 def _orders(segment: Graph, fma: bool) -> tuple[tuple[str, ...], str]:
     """Orders of axes that can be lowered; why the first one cannot, where none can."""
-    node, found, fault = _product(segment), list[str](), ""
+    found, fault = list[str](), ""
     try:
-        layouts = _layouts(segment, node)
+        layouts = _layouts(segment)
     except EmitError as error:
         return (), str(error)
-    for axes, strides in layouts.items():
+    for axes, layout in layouts.items():
+        if axes in COLUMNS and not found:
+            continue
         try:
-            behind = _behind(segment, node, strides)
-            program = _program(behind, lanes=1)
-            _panels(*_lowered(segment, node, strides, behind, program, fma, stream=False), rows=1, units=1)
+            behind = _behind(layout)
+            _panels(*_lowered(layout, behind, _program(behind, lanes=1), fma, stream=False), rows=1, units=1)
             found.append(axes)
         except EmitError as error:
             fault = fault or str(error)
@@ -156,9 +183,9 @@ def _libraries(
     return () if isinstance(call, Reject) else of(call, segment, device)
 
 
-def _behind(segment: Graph, node: Node, strides: tuple[int, ...]) -> Graph:
+def _behind(layout: _Layout) -> Graph:
     """The rest of the segment as a graph that reads the product from scratch memory. Raises EmitError."""
-    return rows_first(with_scratch(segment, node, strides, sum_dtype(node)))
+    return rows_first(with_scratch(layout.segment, layout.product, layout.strides, sum_dtype(layout.product)))
 
 
 def _program(behind: Graph, lanes: int) -> Program:
@@ -166,35 +193,27 @@ def _program(behind: Graph, lanes: int) -> Program:
 
 
 def _lowered(
-    segment: Graph,
-    node: Node,
-    strides: tuple[int, ...],
-    behind: Graph,
-    program: Program,
-    fma: bool,
-    *,
-    stream: bool,
-    register_bytes: int = 64,
+    layout: _Layout, behind: Graph, program: Program, fma: bool, *, stream: bool, register_bytes: int = 64
 ) -> tuple[GemmCall, Body, int]:
     """The product's call, the text behind it, and the elements of a row. Raises EmitError."""
-    row = row_elements(program, loads_of(program, len(segment.inputs)))
-    found = contraction(segment, node, digits(node, strides), apart=row, widened=True)
+    product, strides = layout.product, layout.strides
+    row = row_elements(program, loads_of(program, layout.scratch), layout.rows)
+    found = contraction(layout.segment, product, digits(product, strides), apart=row, widened=True)
     call = found if isinstance(found, Reject) else call_on_cpu(found, fma, row)
     if isinstance(call, Reject):
         raise EmitError(call.reason)
-    style = Style("cpu", alignments(behind), stream=stream, register_bytes=register_bytes)
+    style = Style("cpu", alignments(behind), stream=stream, grid_least=layout.rows or 1, register_bytes=register_bytes)
     return call, emit_body(program, style), row
 
 
-def _emit(segment: Graph, node: Node, strides: tuple[int, ...], s: MatmulSchedule, device: Device) -> Kernel:
-    stream = s.store == "stream"
-    behind = _behind(segment, node, strides)
+def _emit(layout: _Layout, s: MatmulSchedule, device: Device) -> Kernel:
+    segment, scratch, stream = layout.segment, layout.scratch, s.store == "stream"
+    behind = _behind(layout)
     program = first_short((_program(behind, lanes) for lanes in halved(s.lanes, least_lanes(segment, device))), device)
     call, body, row = _lowered(
-        segment, node, strides, behind, program, has_fma(device), stream=stream, register_bytes=device.vector_bytes
+        layout, behind, program, has_fma(device), stream=stream, register_bytes=device.vector_bytes
     )
     panels = _panels(call, body, row, rows=s.rows, units=device.units)
-    scratch = len(segment.inputs)
     ctype = CTYPE[call.of.dtype.name]
     prologue = [
         f"alignas(64) {ctype} scratch[{panels.rows * row}];",
@@ -222,14 +241,21 @@ def _product(segment: Graph) -> Node:
     return node
 
 
-def _layouts(segment: Graph, node: Node) -> dict[str, tuple[int, ...]]:
-    """Strides of the product in scratch memory that are worth trying, by their name in a schedule (`axes`)."""
+def _layouts(segment: Graph) -> dict[str, _Layout]:
+    """Layouts of the product in scratch memory that are worth trying, by their name in a schedule (`axes`). Raises
+    EmitError."""
+    node = _product(segment)
     own = tuple(range(len(node.sizes)))
-    found = {"own": padded(node.sizes, own)}
+    found = {"own": _Layout(segment, node, padded(node.sizes, own))}
     dense = dense_strides(node.sizes)
     order: dict[int, None] = {}
     for step in steps_of(with_scratch(segment, node, dense, node.dtype), 0):
         order.update({d: None for d in own if step and dense[d] <= step < dense[d] * node.sizes[d]})
     if len(order) == len(own) and tuple(order) != own:
-        found["output"] = padded(node.sizes, tuple(order))
+        found["output"] = _Layout(segment, node, padded(node.sizes, tuple(order)))
+    for name, blocks in COLUMNS.items():
+        if has_column_blocks(node, blocks):
+            graph, product = in_column_blocks(segment, node, blocks)
+            rows = prod(product.sizes[:-1])
+            found[name] = _Layout(graph, product, padded(product.sizes, range(product.rank)), rows)
     return found

@@ -180,6 +180,72 @@ def test_operands_in_any_order(bench: Workbench, dtype: DType) -> None:
     assert not wrong, "\n".join(wrong)
 
 
+def in_blocks() -> Iterator[tuple[str, Graph]]:
+    m, k, n = 37, 41, 512
+    xw = [(m, k), (k, n)]
+    for dtype in (f32, bf16):
+        yield f"mlp {dtype}", dense_graph([*xw, (n,), (m, n)], mlp, dtype)
+        layer = [(m, k), (n, k), (n,)]
+        yield (
+            f"linear {dtype}",
+            dense_graph(
+                layer, lambda x, w, b: build.tanh(build.add(build.matmul(x, build.permute(w, [1, 0])), b)), dtype
+            ),
+        )
+    yield (
+        "turned residual",
+        dense_graph([*xw, (n, m)], lambda x, w, r: build.add(build.matmul(x, w), build.permute(r, [1, 0]))),
+    )
+    yield (
+        "turned result",
+        dense_graph([*xw, (n, m)], lambda x, w, r: build.add(build.permute(build.matmul(x, w), [1, 0]), r)),
+    )
+    yield "batch", dense_graph([(3, m, k), (3, k, n), (3, m, n)], lambda x, w, r: build.add(build.matmul(x, w), r))
+    yield (
+        "heads apart",
+        dense_graph([*xw, (n,)], lambda x, w, b: heads(build.add(build.matmul(x, w), b), 8)),
+    )
+    yield (
+        "halves multiplied",
+        dense_graph(
+            xw,
+            lambda x, w: (y := build.matmul(x, w), build.mul(build.silu(piece(y, 0, n // 2)), piece(y, n // 2, n)))[1],
+        ),
+    )
+    yield (
+        "three results",
+        dense_graph(
+            [*xw, (n,)],
+            lambda x, w, b: (
+                y := build.add(build.matmul(x, w), b),
+                build.gt(y, 0.0),
+                build.cast(build.permute(y, [1, 0]), bf16),
+            ),
+        ),
+    )
+
+
+@pytest.mark.turn("products with epilogues")
+@pytest.mark.soak
+def test_columns_in_blocks(bench: Workbench) -> None:
+    """Gated halves are read two blocks at a time, a turned result by columns: there is no such schedule of these."""
+    cases: list[tuple[str, Graph, list[Kernel]]] = []
+    for name, graph in one_part(in_blocks(), 3, "blocks"):
+        choices = MATMUL.choices(graph, bench.device)
+        orders = [axes for axes in choices["axes"] if str(axes).startswith("columns")]
+        assert orders == ([] if name in ("halves multiplied", "turned result") else ["columns2", "columns4"])
+        schedule = "matmul{{library={},rows={},axes={},lanes=16,store=plain}}"
+        kernels = [
+            MATMUL.emit(graph, schedule.format(library, rows, axes), bench.device)
+            for axes in orders
+            for library in choices["library"]
+            for rows in (16, 512)
+        ]
+        assert not orders or min(k.launch.tasks for k in kernels) > 1
+        cases.append((name, graph, kernels))
+    assert not check_all(cases, bench)
+
+
 def test_panels_of_all_heights(bench: Workbench) -> None:
     graph = dense_graph([(M, K), (K, N), (N,), (M, N)], mlp)
     kernels = [
