@@ -26,6 +26,7 @@ OPENBLAS = "openblas"
 PAIRS = "pairs"  # our own products of bf16 (gemm_pairs_cpu.h), with OpenBLAS behind them where denormals count
 PACKED = "packed"  # our own products of all types, which are converted on the way into the caches (gemm_packed_cpu.h)
 PACKED_32 = "packed32"  # `packed` in registers of 32 bytes, on CPUs that have wider ones
+PAIRS_GAIN, MOST_PAIRS_GAIN = 1.2, 2.5  # times f32's peak where pairs are worth it; more is a library's
 BYTES = {PACKED: "REGISTER_BYTES", PACKED_32: "32"}  # of a register of our own products
 FMA = {"fma", "asimd"}  # without it, our products of floats are far slower than a library's
 
@@ -103,7 +104,20 @@ def libraries_for(call: GemmCall, graph: Graph, device: Device) -> tuple[str, ..
     converted = operands != {call.of.dtype}
     own = own if has_fma(device) else ()
     mkl = _mkl(device, first=paired or not converted)
-    return (*mkl[0], *((PAIRS,) if paired else ()), *((*own, OPENBLAS) if converted else (OPENBLAS, *own)), *mkl[1])
+    others = (*mkl[0], *((*own, OPENBLAS) if converted else (OPENBLAS, *own)), *mkl[1])
+    if not paired:
+        return others
+    place = len(mkl[0]) if _has_fast_pairs(device) else len(others)
+    return (*others[:place], PAIRS, *others[place:])
+
+
+def _has_fast_pairs(device: Device) -> bool:
+    """Whether sums of pairs of bf16 are faster than f32's multiply-adds and slower than tiles of registers, as far as
+    ceilings tell: some of Intel's CPUs have the instruction at half the rate of multiply-adds."""
+    known = dict(device.ceilings.product_gflops).get(bf16.name) if device.ceilings else None
+    if device.ceilings is None or known is None:
+        return True
+    return PAIRS_GAIN <= known / device.ceilings.fma_gflops <= MOST_PAIRS_GAIN
 
 
 def _mkl(device: Device, *, first: bool) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -114,8 +128,11 @@ def _mkl(device: Device, *, first: bool) -> tuple[tuple[str, ...], tuple[str, ..
 
 
 def first_libraries(call: GemmCall, graph: Graph, device: Device) -> tuple[str, ...]:
-    """Libraries of `libraries_for` that are worth a kernel before any was timed: our own in one register width only."""
+    """Libraries of `libraries_for` that are worth a kernel before any was timed: our own in one register width, and
+    pairs where they are fast."""
     found = libraries_for(call, graph, device)
+    if not _has_fast_pairs(device):
+        found = tuple(library for library in found if library != PAIRS)
     own = [library for library in found if library in BYTES]
     return tuple(library for library in found if library not in own[1:])
 

@@ -64,13 +64,15 @@ def family_bound_us(traffic: Traffic, family: str, device: Device) -> float:
 
 def _narrow_rate(device: Device, dtype: str) -> float:
     """Rate at which kernels multiply operands of a dtype, over that of f32: for bf16 4 where a library has tiles of
-    registers for it (of a peak of 8 and more; measured: 4 to 6), 2 where the CPU has an instruction for it, else 1,
-    since operands are widened."""
+    registers for it (of a peak of 8 and more; measured: 4 to 6), up to 2 where the CPU has an instruction for it, as
+    far as that is faster, else 1, since operands are widened."""
     if dtype != "bf16" or "avx512_bf16" not in device.features:
         return 1.0
-    ceilings = device.ceilings or ASSUMED["cpu"]
-    peak = dict(ceilings.product_gflops).get(dtype, 0.0) / ceilings.fma_gflops
-    return 4.0 if MKL in device.features and peak >= 2 * 4.0 else 2.0
+    known = dict(device.ceilings.product_gflops).get(dtype) if device.ceilings else None
+    if device.ceilings is None or known is None:
+        return 2.0
+    peak = known / device.ceilings.fma_gflops
+    return 4.0 if MKL in device.features and peak >= 2 * 4.0 else min(max(peak, 1.0), 2.0)
 
 
 def predicted_us(traffic: Traffic, family: str, device: Device, among: Collection[str]) -> float:
