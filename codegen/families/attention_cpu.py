@@ -19,6 +19,7 @@ from codegen.gemm.call import GemmCall, call_on_cpu, extent, first_libraries, ha
 from codegen.gemm.dims import Dim, contraction, sum_dtype, with_scratch
 from codegen.gemm.panels import (
     Panels,
+    batches_of,
     cut_alike,
     cut_rows,
     digits,
@@ -154,7 +155,7 @@ def emit(segment: Graph, schedule: str, device: Device) -> Kernel:
     printed = [_printed(stage.behind, stage.rows, device, s.lanes, stream=stream) for stage in _each(stages)]
     for stage, (program, _) in zip(_each(stages), printed, strict=True):
         _check(stage, program, stages.weights_row if stage is first and second else 0)
-    panels = cut_rows(first.call, first.rows, first.row, rows=s.rows, row_bytes=stages.row_bytes, units=device.units)
+    panels, again = _panels(stages, s.rows, device.units)
     tasks = count_tasks(panels.cuts)
     lines = [f"const idx_t row = (idx_t)({first.rows}l * task / tasks);"]
     blank, columns = _blank(first, printed[0][0]), first.product.sizes[-1]
@@ -164,13 +165,12 @@ def emit(segment: Graph, schedule: str, device: Device) -> Kernel:
         lines.append(f"const idx_t seen = between(0, {last} + {blank.beyond + 1}, {columns});")
         seen = {first.call.n: "seen"}
     lines += _scratch("product0", first, panels.rows)
-    if second and stages.weights:
+    if second and stages.weights and again:
         weights, row = CTYPE[stages.weights.dtype.name], stages.weights_row
         lines.append(f"alignas({LINE}) {weights} weights[{panels.rows * row}];")
         lines += _scratch("product1", second, panels.rows)
         out = f"{weights}* RESTRICT out0 = ({weights}*)before(weights, row * {row});"
         lines += _stage(first, "product0", s.library, panels, printed[0][1], seen, out)
-        again = cut_alike(second.call, second.rows, second.row, tasks)
         given = f"const {weights}* RESTRICT in{first.scratch} = before(weights, row * {row});"
         needed = _needed(second.call, first.scratch, columns) if seen else {}
         lines += _stage(second, "product1", s.library, again, printed[1][1], needed, given=given)
@@ -187,6 +187,18 @@ def emit(segment: Graph, schedule: str, device: Device) -> Kernel:
         accesses += [a for a in body.accesses if a.tensor in own or (written and a.tensor.startswith("out"))]
     found = tuple(dict.fromkeys(accesses))
     return Kernel(entry, source, "cpu", s.FAMILY, str(s), Launch(tasks=tasks), found, libraries=linked_with(s.library))
+
+
+def _panels(stages: Stages, rows: int, units: int) -> tuple[Panels, Panels | None]:
+    """Panels of both products, of the same rows. Raises EmitError."""
+    first, second = stages.first, stages.second
+    multiple = batches_of(second.call, second.rows, second.row) if second else 1
+    panels = cut_rows(
+        first.call, first.rows, first.row, rows=rows, row_bytes=stages.row_bytes, units=units, multiple=multiple
+    )
+    if second is None:
+        return panels, None
+    return panels, cut_alike(second.call, second.rows, second.row, count_tasks(panels.cuts))
 
 
 def _scratch(name: str, stage: Stage, rows: int) -> list[str]:
@@ -289,11 +301,7 @@ def _fault(segment: Graph, fma: bool) -> str:
         for stage in _each(stages):
             program = lower(stage.behind, 1, WHOLE_ROWS, WHOLE_ROWS, least_tasks=1, keep_bytes=KEEP_BYTES, dear=DEAR)
             _check(stage, program, stages.weights_row if stage is stages.first and stages.second else 0)
-        panels = cut_rows(
-            stages.first.call, stages.first.rows, stages.first.row, rows=1, row_bytes=stages.row_bytes, units=1
-        )
-        if stages.second:
-            cut_alike(stages.second.call, stages.second.rows, stages.second.row, count_tasks(panels.cuts))
+        _panels(stages, rows=1, units=1)
     except EmitError as error:
         return str(error)
     return ""

@@ -4,7 +4,7 @@ the caches, and runs a loop program over these rows."""
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from math import prod
+from math import gcd, prod
 
 from codegen.gemm.call import GemmCall
 from codegen.gemm.dims import Digit, Dim
@@ -132,20 +132,28 @@ def row_elements(program: Program, places: Iterable[Affine], iterations: int | N
     return found.pop()
 
 
-def cut_rows(call: GemmCall, iterations: int, row: int, *, rows: int, row_bytes: int, units: int) -> Panels:
+def cut_rows(
+    call: GemmCall, iterations: int, row: int, *, rows: int, row_bytes: int, units: int, multiple: int = 1
+) -> Panels:
     """Panels of a product. iterations: of the loop behind it, of `row` elements each. rows: most rows of a panel.
-    row_bytes: of scratch memory that a row takes. units: threads that share the panels. Raises EmitError."""
-    outer = _outer(call, iterations, row)
-    *whole, last = outer
+    row_bytes: of scratch memory that a row takes. units: threads that share the panels. multiple: which the number of
+    panels is to be a multiple of. Raises EmitError."""
+    *whole, last = _outer(call, iterations, row)
     batches = prod(d.extent for d in whole)
     rows = min(rows, SCRATCH_BYTES // row_bytes)
     if not rows:
         raise EmitError(f"a row of {row} elements does not fit into {SCRATCH_BYTES} bytes of scratch memory")
-    pieces = -(-last.extent // rows)
+    step = multiple // gcd(multiple, batches)
+    pieces = -(-last.extent // (rows * step)) * step
     if batches * pieces < MOST_TASKS_PER_UNIT * units:  # as many for every thread
-        pieces = next(p for p in range(pieces, pieces + units) if batches * p % units == 0)
+        pieces = next(p for p in range(pieces, pieces + units * step, step) if batches * p % units == 0)
     cut = AxisSplit(last, min(pieces, last.extent))
     return Panels([*(AxisSplit(d, d.extent) for d in whole), cut], cut.longest)
+
+
+def batches_of(call: GemmCall, iterations: int, row: int) -> int:
+    """Matrices of a product, whose rows are never one panel's. Raises EmitError."""
+    return prod(d.extent for d in _outer(call, iterations, row)[:-1])
 
 
 def cut_alike(call: GemmCall, iterations: int, row: int, tasks: int) -> Panels:

@@ -4,6 +4,7 @@ Faults are those that lowering could make: a tail that counts too much or too li
 phases in the wrong order, a stride, a row or a piece left out, sums in a narrow dtype.
 """
 
+import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -24,6 +25,7 @@ from fusion_ir.core.node import Node
 from fusion_ir.dtype import DType, bf16, bool_, f32
 from fusion_ir.records import Status
 from testing.tensors import graph_of, spec
+from tests.support.attention import below, scores
 from tests.support.devices import CPU_DEVICE
 from tests.support.whole import in_turn
 
@@ -46,6 +48,7 @@ class Subject:
     dtype: DType
     build: Callable[..., Node]
     faults: tuple[Fault, ...]
+    family: str = ""  # "": that of reductions
 
     @property
     def graph(self) -> Graph:
@@ -56,6 +59,11 @@ class Subject:
 FIRST_LOOP = r"(?s)(\n( *)LOOP\(\w+, 50\) \{\n.*?\n\2\})"
 SECOND_LOOP = r"(\n\2(?:LOOP|GRID|ROWS)\(\w+, 50\) \{\n.*?\n\2\})"
 TAIL_COUNTS_ALL = Fault("the tail counts lanes beyond the end", r"first_lanes\([^,]*, (add_\(.*\)), \w+\)", r"\1")
+
+
+def _attention(q: Node, k: Node, v: Node) -> Node:
+    return B.matmul(B.softmax(B.where(below(30, 30), scores(q, k), -math.inf)), v)
+
 
 SUBJECTS = (
     Subject("softmax", ((6, 100),), f32, B.softmax, (
@@ -104,6 +112,15 @@ SUBJECTS = (
     Subject("any", ((6, 40),), bool_, lambda x: B.any_(x, 1), (
         Fault("all for any", r"logical_or_", "logical_and_"),
     )),
+    Subject("causal attention", ((2, 30, 24), (2, 30, 24), (2, 30, 20)), f32, _attention, (
+        Fault("a column less is multiplied", r"% 30 \+ 1, 30\)", "% 30, 30)"),
+        Fault("a term less is summed up", r"terms_needed\([^()]*\), in3", "seen - 1, in3"),
+        Fault("a row does not see itself", r"le_\(", "lt_("),
+        Fault("scores are not scaled", r"mul_\((\w+), splat<\w+>\(bits<float>\(0x3e000000u\)\)\)", r"\1"),
+        Fault("values of the first head for all", r"in2 \+ 600 \* c0", "in2 + 0 * c0"),
+        Fault("weights of the rows before", r"before\(weights, row \* 48\);\n    long",
+              "before(weights, row * 48) + 48;\n    long"),
+    ), "attention"),
 )  # fmt: skip
 
 
@@ -111,7 +128,7 @@ SUBJECTS = (
 @pytest.mark.parametrize("subject", in_turn(SUBJECTS, 1, "faults"), ids=lambda s: s.name)
 def test_every_seeded_fault_is_called_wrong(subject: Subject, tmp_path: Path) -> None:
     graph = subject.graph
-    family = FAMILIES["normalization" if spreads(graph) else "reduction"]
+    family = FAMILIES[subject.family or ("normalization" if spreads(graph) else "reduction")]
     kernel = family.emit(graph, family.space(graph, CPU_DEVICE)[0], CPU_DEVICE)
     faulty = [_with(fault, kernel, i) for i, fault in enumerate(subject.faults)]
     cache = ObjectCache(tmp_path)
