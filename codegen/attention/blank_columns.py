@@ -50,7 +50,7 @@ def blank_columns(program: Program, tensor: int, row: int) -> BlankColumns | Non
 
 
 def _guarded(select: Value, tensor: int, row: int) -> tuple[BlankColumns, tuple[Value, ...]] | None:
-    """What a `where` does not read of the tensor, and its other operands; None where no such thing is known."""
+    """Columns that a `where` does not read of the tensor, and its other operands; None where no such are known."""
     condition, yes, no = select.args
     if condition.op not in HOLD:
         return None

@@ -240,7 +240,7 @@ def _needed(call: GemmCall, weights: int, columns: int) -> dict[Dim, str]:
 
 
 def _printed(behind: Graph, rows: int, device: Device, lanes: int, *, stream: bool) -> tuple[Program, Body]:
-    """What is behind a product, lowered and printed. Raises EmitError."""
+    """The loop program behind a product, and its text. Raises EmitError."""
     programs = (
         lower(behind, n, WHOLE_ROWS, WHOLE_ROWS, least_tasks=1, keep_bytes=KEEP_BYTES, dear=DEAR)
         for n in halved(lanes, least_lanes(behind, device))

@@ -35,7 +35,7 @@ from fusion_ir.records import Device
 
 KINDS = {OpKind.INPUT, OpKind.POINTWISE, OpKind.VIEW, OpKind.RANDOM, OpKind.CONTRACT}
 WHOLE_ROWS = 1 << 30  # lanes of a tile: rows are never cut
-FEW_ROWS = 512  # with fewer (256, measured) threads that share columns take 3 to 25 % less time than those that share rows
+FEW_ROWS = 512  # threads that share columns of 256 rows take 3 to 25 % less time than those that share the rows
 COLUMNS = {f"columns{n}": n for n in (2, 4, 8, 16)}
 
 

@@ -230,7 +230,10 @@ class Slot:
         if ours[0] <= before[0] and self.plan_us <= WORTH * self.replaced_us:
             self._accept(plan)
         else:
-            self._refuse(plan, "slower", f"{self.plan_us:.0f} us, what ran before {self.replaced_us:.0f} us")
+            at_best = self.plan_us <= WORTH * self.replaced_us  # where the medians would do
+            us, before_us = (ours[0], before[0]) if at_best else (self.plan_us, self.replaced_us)
+            how = " at best" if at_best else ""
+            self._refuse(plan, "slower", f"{us:.0f} us{how}, what ran before {before_us:.0f} us")
 
     def _accept(self, plan: Offered) -> None:
         self.accepted, self.planned_calls, self.state, self.reason = plan, 0, "planned", ""
