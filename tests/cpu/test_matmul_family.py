@@ -33,6 +33,20 @@ def piece(x: Node, start: int, stop: int) -> Node:
     return make("slice", [x], {"start": (0, start), "stop": (x.sizes[0], stop), "step": (1, 1)})
 
 
+def turned_residual(x: Node, w: Node, r: Node) -> Node:
+    return build.add(build.matmul(x, w), build.permute(r, [1, 0]))
+
+
+def turned_result(x: Node, w: Node, r: Node) -> Node:
+    return build.add(build.permute(build.matmul(x, w), [1, 0]), r)
+
+
+def three_results(x: Node, w: Node, b: Node) -> tuple[Node, Node, Node]:
+    """A product and what is computed of it, in other dtypes and the other way round."""
+    y = build.add(build.matmul(x, w), b)
+    return y, build.gt(y, 0.0), build.cast(build.permute(y, [1, 0]), bf16)
+
+
 def epilogues() -> Iterator[tuple[str, Graph]]:
     xw = [(M, K), (K, N)]
     yield "relu", dense_graph(xw, lambda x, w: build.relu(build.matmul(x, w)))
@@ -41,11 +55,11 @@ def epilogues() -> Iterator[tuple[str, Graph]]:
     yield "mlp", dense_graph([*xw, (N,), (M, N)], mlp)
     yield (
         "turned residual",
-        dense_graph([*xw, (N, M)], lambda x, w, r: build.add(build.matmul(x, w), build.permute(r, [1, 0]))),
+        dense_graph([*xw, (N, M)], turned_residual),
     )
     yield (
         "turned result",
-        dense_graph([*xw, (N, M)], lambda x, w, r: build.add(build.permute(build.matmul(x, w), [1, 0]), r)),
+        dense_graph([*xw, (N, M)], turned_result),
     )
     yield "whole numbers", dense_graph([*xw, (N,)], lambda x, w, b: build.relu(build.add(build.matmul(x, w), b)), i32)
     yield "whole numbers to floats", dense_graph(xw, lambda x, w: build.cast(build.matmul(x, w, i32), bf16), i8)
@@ -54,14 +68,7 @@ def epilogues() -> Iterator[tuple[str, Graph]]:
     yield "the product too", dense_graph(xw, lambda x, w: (y := build.matmul(x, w), build.tanh(y)))
     yield (
         "three results",
-        dense_graph(
-            [*xw, (N,)],
-            lambda x, w, b: (
-                y := build.add(build.matmul(x, w), b),
-                build.gt(y, 0.0),
-                build.cast(build.permute(y, [1, 0]), bf16),
-            ),
-        ),
+        dense_graph([*xw, (N,)], three_results),
     )
     yield (
         "columns apart",
@@ -194,11 +201,11 @@ def in_blocks() -> Iterator[tuple[str, Graph]]:
         )
     yield (
         "turned residual",
-        dense_graph([*xw, (n, m)], lambda x, w, r: build.add(build.matmul(x, w), build.permute(r, [1, 0]))),
+        dense_graph([*xw, (n, m)], turned_residual),
     )
     yield (
         "turned result",
-        dense_graph([*xw, (n, m)], lambda x, w, r: build.add(build.permute(build.matmul(x, w), [1, 0]), r)),
+        dense_graph([*xw, (n, m)], turned_result),
     )
     yield "batch", dense_graph([(3, m, k), (3, k, n), (3, m, n)], lambda x, w, r: build.add(build.matmul(x, w), r))
     yield (
@@ -214,14 +221,7 @@ def in_blocks() -> Iterator[tuple[str, Graph]]:
     )
     yield (
         "three results",
-        dense_graph(
-            [*xw, (n,)],
-            lambda x, w, b: (
-                y := build.add(build.matmul(x, w), b),
-                build.gt(y, 0.0),
-                build.cast(build.permute(y, [1, 0]), bf16),
-            ),
-        ),
+        dense_graph([*xw, (n,)], three_results),
     )
 
 
