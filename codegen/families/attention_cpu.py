@@ -16,7 +16,7 @@ from codegen.attention.phases import Phases, phases_of
 from codegen.families.kernel_function import kernel_function
 from codegen.families.loop_nest import KEEP_BYTES, has_chains, lower
 from codegen.gemm.call import GemmCall, call_on_cpu, extent, first_libraries, has_fma, libraries_for, linked_with
-from codegen.gemm.dims import Dim, contraction, sum_dtype, with_scratch
+from codegen.gemm.dims import Dim, contraction, is_computed, sum_dtype, with_scratch
 from codegen.gemm.panels import (
     Panels,
     batches_of,
@@ -113,7 +113,7 @@ def fits(segment: Graph, device: Device) -> Reject | None:
         return phases
     if any(kind_of(n) is OpKind.GATHER for n in segment.nodes):
         return Reject("gathers elements")
-    return too_much(segment)
+    return _computed_operand(phases) or too_much(segment)
 
 
 def lowered(segment: Graph, device: Device) -> Reject | None:
@@ -291,6 +291,16 @@ def _accepted(segment: Graph, fma: bool) -> Stages:
     if isinstance(found, str):
         raise EmitError(found)
     return found
+
+
+def _computed_operand(phases: Phases) -> Reject | None:
+    """The refusal of an operand that is not in memory, and not the one that follows from the first product."""
+    operands = list(zip("ab", phases.product.args, strict=True))
+    if phases.second:
+        other = 1 - phases.side
+        operands.append(("ab"[other], phases.second.args[other]))
+    names = (name for name, node in operands if is_computed(node, widened=True))
+    return next((Reject(f"operand {name} is computed, not stored") for name in names), None)
 
 
 @lru_cache(maxsize=1024)

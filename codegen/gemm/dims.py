@@ -112,6 +112,13 @@ def alone(graph: Graph, node: Node) -> Graph:
     return with_own_inputs(Graph(graph.inputs, (OutputSpec(node, dense_strides(node.sizes)),)))[0]
 
 
+def is_computed(node: Node, *, widened: bool) -> bool:
+    """Whether a node is no view of inputs. widened: whether exact casts are views, too."""
+    return any(
+        n.op != "input" and OPS[n.op].kind is not OpKind.VIEW and not (widened and _widens(n)) for n in _cone(node)
+    )
+
+
 def stored_product(graph: Graph, node: Node) -> list[Digit] | Reject:
     """Where the graph's only output has each element of the contraction, as digits of its row-major number."""
     if len(graph.outputs) != 1 or graph.outputs[0].node.elements != node.elements:
@@ -230,7 +237,7 @@ _Seen = tuple[int, Affine, tuple[Affine, ...]]  # input, element offset, the nod
 def _seen_through(graph: Graph, node: Node, *, widened: bool) -> _Seen | Reject:
     """The input that a node is a view of, the node's offset there, and its index; or why it is no such view. A view
     that several segments share is looked at once. widened: whether exact casts are seen through, too."""
-    if any(n.op != "input" and OPS[n.op].kind is not OpKind.VIEW and not (widened and _widens(n)) for n in _cone(node)):
+    if is_computed(node, widened=widened):
         return Reject("is computed, not stored")
     view, position = with_own_inputs(Graph(graph.inputs, (OutputSpec(node, dense_strides(node.sizes)),)))
     seen = _seen_alone(view)

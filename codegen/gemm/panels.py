@@ -3,6 +3,7 @@ the caches, and runs a loop program over these rows."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
 from math import gcd, prod
 
@@ -10,6 +11,7 @@ from codegen.gemm.call import GemmCall
 from codegen.gemm.dims import Digit, Dim
 from codegen.gemm.tasks import AxisSplit
 from codegen.kernel import EmitError
+from codegen.lowering.canonical_inputs import with_own_inputs
 from codegen.lowering.index import Affine, Axis
 from codegen.lowering.program import Program
 from codegen.lowering.stores import pull_outputs
@@ -74,14 +76,21 @@ def steps_of(behind: Graph, output: int) -> list[int]:
     return [max(step for _, _, step in digits) for digits in _digits_of(behind, output)]
 
 
-def _digits_of(behind: Graph, output: int) -> list[list[tuple[int, int, int]]]:
+def _digits_of(behind: Graph, output: int) -> tuple[tuple[tuple[int, int, int], ...], ...]:
     """For each axis of an output its digits, outermost first: extent, stride in the output, and how far a step goes in
-    the scratch memory. Where digits are not known, the axis is one, with the farthest of its steps."""
-    o = behind.outputs[output]
-    pulled = pull_outputs(Graph(behind.inputs, (o,)))
+    the scratch memory. Where digits are not known, the axis is one, with the farthest of its steps. An output that
+    several segments share is looked at once."""
+    alone, position = with_own_inputs(Graph(behind.inputs, (behind.outputs[output],)))
+    return _digits_alone(alone, position.get(len(behind.inputs) - 1, -1))
+
+
+@lru_cache(maxsize=1024)
+def _digits_alone(behind: Graph, scratch: int) -> tuple[tuple[tuple[int, int, int], ...], ...]:
+    (o,) = behind.outputs
+    pulled = pull_outputs(behind)
     roots, _, _ = pulled.pull()
-    loads = [v.offset for v in cone(roots) if v.op == "load" and v.tensor == len(behind.inputs) - 1]
-    found: list[list[tuple[int, int, int]]] = []
+    loads = [v.offset for v in cone(roots) if v.op == "load" and v.tensor == scratch]
+    found: list[tuple[tuple[int, int, int], ...]] = []
     for d, (size, stride) in enumerate(zip(o.node.sizes, o.strides, strict=True)):
         steps = {a: max((e.coef(a) for e in loads), default=0) for s in pulled.stores for a in s.index[d].axes}
         index = pulled.stores[0].index[d]
@@ -94,10 +103,10 @@ def _digits_of(behind: Graph, output: int) -> list[list[tuple[int, int, int]]]:
             and tuple(weights) == dense
             and prod(a.extent for a in axes) == size
         ):
-            found.append([(a.extent, stride * k, steps[a]) for a, k in zip(axes, weights, strict=True)])
+            found.append(tuple((a.extent, stride * k, steps[a]) for a, k in zip(axes, weights, strict=True)))
         else:
-            found.append([(size, stride, max(steps.values(), default=0))])
-    return found
+            found.append(((size, stride, max(steps.values(), default=0)),))
+    return tuple(found)
 
 
 def loads_of(program: Program, tensor: int) -> list[Affine]:

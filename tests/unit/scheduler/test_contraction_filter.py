@@ -16,6 +16,8 @@ from fusion_ir.dtype import bf16
 from fusion_ir.ops import OPS, OpKind
 from fusion_ir.records import Device
 from scheduler.bitset import bits
+from scheduler.rewrites.prepare import prepare
+from scheduler.rewrites.rules import ALTERNATIVES
 from scheduler.segments.atoms import Atoms, atoms_of
 from scheduler.segments.contraction_filter import ContractionFilter
 from scheduler.segments.segment import extract
@@ -59,19 +61,27 @@ def _random(seed: int) -> Graph:
 H200 = specified("h200", "13.0")
 
 
-def _pieces() -> Iterator[tuple[int, Atoms, SegmentMask]]:
-    """Every set of atoms that can be a segment, with its seed and atoms, of random graphs of at most MOST atoms."""
+def _pieces(*, alternatives: bool) -> Iterator[tuple[int, Atoms, SegmentMask]]:
+    """Every set of atoms that can be a segment, with its seed and atoms, of random graphs of at most MOST atoms.
+    alternatives: only those with atoms that some rewrite offers."""
     for seed in range(300):
-        atoms = atoms_of(_random(seed))
-        if len(atoms) <= MOST:
+        graph = _random(seed)
+        if alternatives:
+            prepared = prepare(graph, offers=ALTERNATIVES)
+            atoms = atoms_of(prepared.graph, alternatives=prepared.alternatives)
+        else:
+            atoms = atoms_of(graph)
+        if len(atoms) <= MOST and (not alternatives or atoms.given < len(atoms)):
             pieces = map(atoms.piece, range(1, 1 << len(atoms)))
-            yield from ((seed, atoms, piece) for piece in pieces if atoms.is_possible(piece))
+            found = ((seed, atoms, p) for p in pieces if atoms.is_possible(p))
+            yield from (f for f in found if not alternatives or f[2].members & ~atoms.givens)
 
 
 @pytest.mark.parametrize("device", [*DEVICES, H200], ids=lambda d: d.name or d.target)
-def test_families_refuse_what_is_kept_apart(device: Device) -> None:
+@pytest.mark.parametrize("alternatives", [False, True])
+def test_families_refuse_what_is_kept_apart(alternatives: bool, device: Device) -> None:
     kept = 0
-    for seed, atoms, piece in _pieces():
+    for seed, atoms, piece in _pieces(alternatives=alternatives):
         if ContractionFilter(atoms, device.target).keep_apart(piece):
             graph = extract(atoms, piece).graph
             took = [f for f in FAMILIES if f != "naive" and FAMILIES[f].accepts(graph, device) is None]
@@ -83,7 +93,7 @@ def test_families_refuse_what_is_kept_apart(device: Device) -> None:
 @pytest.mark.parametrize("device", [*DEVICES, H200], ids=lambda d: d.name or d.target)
 def test_families_refuse_as_ops_say(device: Device) -> None:
     said = 0
-    for seed, atoms, piece in _pieces():
+    for seed, atoms, piece in _pieces(alternatives=False):
         if any(atoms.nodes[a].op == "contract" for a in bits(piece.members)):
             graph = extract(atoms, piece).graph
             ops = frozenset(atoms.nodes[a].op for a in bits(piece.members))
