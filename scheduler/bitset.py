@@ -1,5 +1,6 @@
 """Sets of small numbers as bits of an int."""
 
+from collections.abc import Iterable
 from functools import lru_cache
 
 
@@ -24,3 +25,11 @@ def lowest(mask: int) -> int:
 def first(mask: int) -> int:
     """The position of that bit."""
     return lowest(mask).bit_length() - 1
+
+
+def union(masks: Iterable[int]) -> int:
+    """The members of any of the sets."""
+    found = 0
+    for mask in masks:
+        found |= mask
+    return found

@@ -1,15 +1,13 @@
 """Segments that no family takes for their products of matrices, said from atoms alone: thousands are never built."""
 
 from collections.abc import Iterable, Mapping
-from functools import reduce
-from operator import or_
 
 from codegen.attention.phases import COMBINES
 from codegen.families.contraction_limits import is_thick
 from codegen.families.reduction import is_small
 from fusion_ir.ops import OpKind, kind_of
 from fusion_ir.ops.value_preserving import is_free
-from scheduler.bitset import bits
+from scheduler.bitset import bits, union
 from scheduler.segments.atoms import Atoms
 from scheduler.segments.segment_mask import SegmentMask
 
@@ -38,7 +36,7 @@ class ContractionFilter:
         made = {self._stands[a]: a for a in bits(piece.members)}  # where two compute a tensor, the last one does
         above = self._above(made)
         written = [above[made[t]] | 1 << made[t] for t in bits(piece.writes)]
-        members = reduce(or_, written, 0)  # where an alternative does without one of the atoms, that is not computed
+        members = union(written)  # where an alternative does without one of the atoms, that is not computed
         thick = members & self._thick
         if not thick:
             return False
@@ -58,7 +56,7 @@ class ContractionFilter:
             if missing := [a for a in own if a not in above]:
                 stack += missing
             else:
-                above[stack.pop()] = reduce(or_, [above[a] | 1 << a for a in own], 0)
+                above[stack.pop()] = union(above[a] | 1 << a for a in own)
         return above
 
     def _too_much_for_libraries(self, members: int, above: Mapping[int, int]) -> bool:
