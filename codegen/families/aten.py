@@ -37,7 +37,7 @@ PIECES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
 
 @dataclass(frozen=True)
 class AtenSchedule(Schedule):
-    """library: `openblas`, `packed`, `packed32` or `pairs` (see codegen/gemm/call.py). rows, columns: pieces that each
+    """library: `openblas`, `packed`, `amx` or another (see codegen/gemm/call.py). rows, columns: pieces that each
     product of two matrices is cut into; every piece is a task."""
 
     FAMILY = "aten"

@@ -41,7 +41,7 @@ COLUMNS = {f"columns{n}": n for n in (2, 4, 8, 16)}
 
 @dataclass(frozen=True)
 class MatmulSchedule(Schedule):
-    """library: `openblas`, `packed`, `packed32` or `pairs` (see codegen/gemm/call.py). rows: most rows of a panel.
+    """library: `openblas`, `packed`, `amx` or another (see codegen/gemm/call.py). rows: most rows of a panel.
     axes: order of the product's axes in scratch memory, its `own` or that of the first `output`; or `columns2`: its
     own, but columns in so many blocks outside. lanes: elements of a vector behind the product. store: `plain`, or
     `stream` past the caches."""

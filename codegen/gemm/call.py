@@ -24,9 +24,11 @@ FAR = 4  # elements: of operands that lie further apart along every axis, most o
 WORTH_A_SUM = 64  # products that a call adds to a result, or it takes as long to read and write that
 OPENBLAS = "openblas"
 PAIRS = "pairs"  # our own products of bf16 (gemm_pairs_cpu.h), with OpenBLAS behind them where denormals count
+AMX = "amx"  # our own products of bf16 in registers that are tiles (gemm_amx_cpu.h), with `pairs` and OpenBLAS as above
 PACKED = "packed"  # our own products of all types, which are converted on the way into the caches (gemm_packed_cpu.h)
 PACKED_32 = "packed32"  # `packed` in registers of 32 bytes, on CPUs that have wider ones
 PAIRS_GAIN, MOST_PAIRS_GAIN = 1.2, 2.5  # times f32's peak where pairs are worth it; more is a library's
+AMX_FEATURE = "amx_bf16"  # of a CPU
 BYTES = {PACKED: "REGISTER_BYTES", PACKED_32: "32"}  # of a register of our own products
 FMA = {"fma", "asimd"}  # without it, our products of floats are far slower than a library's
 
@@ -108,7 +110,8 @@ def libraries_for(call: GemmCall, graph: Graph, device: Device) -> tuple[str, ..
     if not paired:
         return others
     place = len(mkl[0]) if _has_fast_pairs(device) else len(others)
-    return (*others[:place], PAIRS, *others[place:])
+    by_tiles = (AMX,) if AMX_FEATURE in device.features else ()
+    return (*by_tiles, *others[:place], PAIRS, *others[place:])
 
 
 def _has_fast_pairs(device: Device) -> bool:

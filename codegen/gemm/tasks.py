@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
-from codegen.gemm.call import BYTES, OPENBLAS, PAIRS, GemmCall, Spread
+from codegen.gemm.call import AMX, BYTES, OPENBLAS, PAIRS, GemmCall, Spread
 from codegen.gemm.dims import Digit, Dim
 from codegen.hardware.libraries import MKL
 from codegen.kernel import EmitError
@@ -83,6 +83,7 @@ def task_lines(
         lines.append("  " * len(loops) + f"{product}({sizes}, {x}, {y}, {c}, {call.ldc}, {adds});")
         return lines
     functions = {
+        AMX: f"gemm_by_amx({turned}, {arguments});",
         PAIRS: f"gemm_by_pairs({turned}, {arguments});",
         **{own: f"gemm_packed<{ctype}, {bytes_}, {turned}>({arguments}, {adds});" for own, bytes_ in BYTES.items()},
         OPENBLAS: f"gemm<{ctype}>({turned}, {arguments}, {adds});",

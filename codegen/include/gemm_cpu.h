@@ -1,6 +1,7 @@
 // Matrix products on the calling thread: by the library that the kernel is linked with (codegen/hardware/libraries.py), or by
 // code of our own.
 #pragma once
+#include "gemm_amx_cpu.h"
 #include "gemm_packed_cpu.h"
 #include "gemm_pairs_cpu.h"
 using packed::least;
@@ -191,24 +192,36 @@ static inline bool is_zero(pairs::Source row, idx_t k) {
   return true;
 }
 // Sums that are so small that what was lost of them counts, once more.
-template <class Library>
-static __attribute__((noinline)) void repair(bool a_turned, bool b_turned, idx_t m, idx_t n, idx_t k, const bf16* a, idx_t lda,
-                                             const bf16* b, idx_t ldb, float* c, idx_t ldc) {
+template <class Library, class C>
+static __attribute__((noinline)) void repair(bool a_turned, bool b_turned, idx_t m, idx_t n, idx_t k, const bf16* a,
+                                             idx_t lda, const bf16* b, idx_t ldb, C* c, idx_t ldc) {
   idx_t left = m * n / PAIRS_FEW;
   for (idx_t i = 0; i < m; i++) {
     const pairs::Source row{a + i * (a_turned ? 1 : lda), 0, a_turned ? lda : 1};
     bool looked = false;
     for (idx_t j = 0; j < n; j++) {
-      if (!(__builtin_fabsf(c[i * ldc + j]) < pairs::LEAST_SUM)) continue;
+      if (!(__builtin_fabsf(cast<float>(load<1, 1>(c + i * ldc + j)).v) < pairs::LEAST_SUM)) continue;
       if (!looked && is_zero(row, k)) break;
       looked = true;
       if (left-- <= 0) return gemm<float, Library>(a_turned, b_turned, m, n, k, a, lda, b, ldb, c, ldc, false);
       const pairs::Source column{b + j * (b_turned ? ldb : 1), 0, b_turned ? 1 : ldb};
       float sum = 0;
       for (idx_t p = 0; p < k; p++) sum = __builtin_fmaf(wide(row.from[p * row.along]), wide(column.from[p * column.along]), sum);
-      c[i * ldc + j] = sum;
+      store<1, 1>(c + i * ldc + j, cast<C>(Vec<float, 1>{sum}));
     }
   }
+}
+// Whether C = A B by instructions that take denormals for 0 is far off, however large the sums.
+static inline bool loses(bool has_large_a, bool has_large_b, bool a_turned, bool b_turned, idx_t m, idx_t n, idx_t k, const bf16* a,
+                         idx_t lda, const bf16* b, idx_t ldb) {
+  const pairs::Source x{a, a_turned ? 1 : lda, a_turned ? lda : 1}, y{b, b_turned ? ldb : 1, b_turned ? 1 : ldb};
+  return (has_large_a && !pairs::least_exponent(n, k, y)) || (has_large_b && !pairs::least_exponent(m, k, x));
+}
+// The same where it is not known whether elements are large.
+static inline bool loses(bool a_turned, bool b_turned, idx_t m, idx_t n, idx_t k, const bf16* a, idx_t lda, const bf16* b, idx_t ldb) {
+  const bool has_large_a = most_bits(a_turned ? k : m, a_turned ? m : k, a, lda) >= pairs::LARGE;
+  const bool has_large_b = most_bits(b_turned ? n : k, b_turned ? k : n, b, ldb) >= pairs::LARGE;
+  return loses(has_large_a, has_large_b, a_turned, b_turned, m, n, k, a, lda, b, ldb);
 }
 // bf16 products without widening.
 template <class C>
@@ -230,7 +243,9 @@ static inline void gemm_by_pairs(bool a_turned, bool b_turned, idx_t m, idx_t n,
         const pairs::Source right{y + l * (b_turned ? 1 : ldb), b_turned ? ldb : 1, b_turned ? 1 : ldb};
         whole &= block.product(rows, columns, k - l < DEPTH ? k - l : DEPTH, left, right, to, to_ld, l > 0);
       }
-      if (!whole) repair<OpenBlas>(a_turned, b_turned, rows, columns, k, x, lda, y, ldb, to, to_ld);
+      if (!whole && loses(a_turned, b_turned, rows, columns, k, x, lda, y, ldb))
+        gemm<float>(a_turned, b_turned, rows, columns, k, x, lda, y, ldb, to, to_ld, false);
+      else if (!whole) repair<OpenBlas>(a_turned, b_turned, rows, columns, k, x, lda, y, ldb, to, to_ld);
       if constexpr (ROUNDS) convert_rows(rows, columns, sums, to_ld, c + i * ldc + j, ldc);
     }
 }
@@ -255,6 +270,8 @@ static inline void gemm_by_tiles(bool a_turned, bool b_turned, idx_t m, idx_t n,
   constexpr bool ROUNDS = !SAME<C, float>;
   constexpr idx_t SUMS_LD = TILES_N[1] + BLOCK_PAD;
   alignas(64) float sums[ROUNDS ? TILES_M * SUMS_LD : 1];
+  if (loses(a_turned, b_turned, m, n, k, a, lda, b, ldb))
+    return gemm<float, Library>(a_turned, b_turned, m, n, k, a, lda, b, ldb, c, ldc, false);
   uint32_t small;
   memcpy(&small, &pairs::LEAST_SUM, sizeof small);
   const idx_t most_m = ROUNDS ? TILES_M : m, most_n = ROUNDS ? TILES_N[k > LONG_SUM] : n;
@@ -268,6 +285,38 @@ static inline void gemm_by_tiles(bool a_turned, bool b_turned, idx_t m, idx_t n,
         repair<Library>(a_turned, b_turned, rows, columns, k, x, lda, y, ldb, to, to_ld);
       if constexpr (ROUNDS) convert_rows(rows, columns, sums, to_ld, c + i * ldc + j, ldc);
     }
+}
+constexpr idx_t AMX_M = 256, AMX_N = 256;  // of a block of sums
+// bf16 products by AMX; by pairs where the compiler does not know it, or the system does not let the process use its registers.
+template <class C>
+static inline void gemm_by_amx(bool a_turned, bool b_turned, idx_t m, idx_t n, idx_t k, const bf16* a, idx_t lda, const bf16* b,
+                               idx_t ldb, C* c, idx_t ldc) {
+  if (m <= 0 || n <= 0) return;
+#ifdef GEMM_AMX
+  if (!amx::permitted()) return gemm_by_pairs(a_turned, b_turned, m, n, k, a, lda, b, ldb, c, ldc);
+  if constexpr (!SAME<C, float>)
+    if (k > amx::MOST_DEPTH) {
+      alignas(64) float sums[AMX_M * (AMX_N + BLOCK_PAD)];
+      for (idx_t j = 0; j < n; j += AMX_N)
+        for (idx_t i = 0; i < m; i += AMX_M) {
+          const idx_t rows = least(m - i, AMX_M), columns = least(n - j, AMX_N), to_ld = AMX_N + BLOCK_PAD;
+          gemm_by_amx(a_turned, b_turned, rows, columns, k, a + i * (a_turned ? 1 : lda), lda, b + j * (b_turned ? ldb : 1), ldb, sums, to_ld);
+          convert_rows(rows, columns, sums, to_ld, c + i * ldc + j, ldc);
+        }
+      return;
+    }
+  const amx::Source x{a, a_turned ? 1 : lda, a_turned ? lda : 1}, y{b, b_turned ? ldb : 1, b_turned ? 1 : ldb};
+  const bool of_a = amx::by_rows_of_a(a_turned, b_turned, m, n, k);
+  const amx::Found found = of_a ? amx::product<amx::Registers, false>(m, n, k, x, y, c, ldc)
+                                : amx::product<amx::Registers, true>(n, m, k, y, x, c, ldc);
+  const bool has_large_a = of_a ? found.has_large_rows : found.has_large_columns;
+  const bool has_large_b = of_a ? found.has_large_columns : found.has_large_rows;
+  if (loses(has_large_a, has_large_b, a_turned, b_turned, m, n, k, a, lda, b, ldb))
+    gemm<float>(a_turned, b_turned, m, n, k, a, lda, b, ldb, c, ldc, false);
+  else if (found.is_small) repair<OpenBlas>(a_turned, b_turned, m, n, k, a, lda, b, ldb, c, ldc);
+#else
+  gemm_by_pairs(a_turned, b_turned, m, n, k, a, lda, b, ldb, c, ldc);
+#endif
 }
 #endif
 // Products by MKL, of bf16 as they are where it can.

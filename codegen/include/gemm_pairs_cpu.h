@@ -4,8 +4,9 @@
 // they lie, rows a power of two apart would share a few sets of the first cache.
 //
 // The instruction takes denormals for 0 and gives none. Sums of products are multiples of the last place of the smallest
-// product: where the smallest magnitudes of both operands are far from denormals, nothing is lost. Elsewhere what is lost
-// is little beside results that are not small themselves, and small ones are computed once more.
+// product: where the smallest magnitudes of both operands are far from denormals, nothing is lost. Elsewhere 2^-126 is lost
+// of each product at most, or, if an operand of it is denormal, 2^-126 times the other one. That is little beside results that
+// are not small themselves, and small ones are computed once more; all are where a denormal may meet a large element.
 #pragma once
 #include "vec_cpu.h"
 #if defined(VEC_AVX512) && defined(__AVX512BF16__) && defined(VEC_SHUFFLES)
@@ -14,7 +15,8 @@ namespace pairs {
 constexpr idx_t ROWS = 8, COLUMNS = 48;           // of C in registers: 24 of them
 constexpr idx_t DEPTH = 256, STEPS = DEPTH / 2;   // of a panel of B: 24 KiB, for the first cache
 constexpr int LEAST_EXPONENTS = 127 + 127 - 100;  // biased, of the smallest magnitudes of both operands
-constexpr float LEAST_SUM = 0x1p-80f;             // what is lost of 2^16 products is 2^-29 of that
+constexpr uint16_t LARGE = (127 + 25) << 7;       // 2^25 as bf16
+constexpr float LEAST_SUM = 0x1p-60f;             // what is lost of 2^16 products of no LARGE elements is 2^-25 of that
 typedef uint32_t Pair;                            // two elements that follow each other along the sum
 using Pairs = Reg<Pair, 16>;
 

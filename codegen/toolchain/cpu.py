@@ -72,6 +72,7 @@ X86_FEATURES = {
     },
     **{name: name for name in ("bmi2", "f16c", "fma", "gfni", "movbe", "popcnt", "ssse3")},
     "abm": "lzcnt",
+    "amx_bf16": "",  # by functions that say so (gemm_amx_cpu.h): g++ 10 knows no such flag
     "avx512_bf16": "avx512bf16",
     "avx512_bitalg": "avx512bitalg",
     "avx512_fp16": "avx512fp16",
@@ -205,7 +206,7 @@ class CpuCompiler:
         if self.device.arch == "aarch64":
             features = [ARM_FEATURES[f] for f in self.device.features if f in ARM_FEATURES]
             return ("+".join(("-march=armv8-a", *features)),)
-        return ("-march=x86-64", *(f"-m{X86_FEATURES[f]}" for f in self.device.features if f in X86_FEATURES))
+        return ("-march=x86-64", *(f"-m{X86_FEATURES[f]}" for f in self.device.features if X86_FEATURES.get(f)))
 
     def _features(self) -> str:
         device = self.device

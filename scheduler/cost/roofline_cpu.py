@@ -4,6 +4,7 @@ measurement."""
 from collections.abc import Collection
 from dataclasses import dataclass
 
+from codegen.gemm.call import AMX_FEATURE
 from codegen.hardware.libraries import MKL
 from codegen.kernel import Kernel
 from fusion_ir.records import Ceilings, CompileReport, Device
@@ -63,8 +64,8 @@ def family_bound_us(traffic: Traffic, family: str, device: Device) -> float:
 
 
 def _narrow_rate(device: Device, dtype: str) -> float:
-    """Rate at which kernels multiply operands of a dtype, over that of f32: for bf16 4 where a library has tiles of
-    registers for it (of a peak of 8 and more; measured: 4 to 6), up to 2 where the CPU has an instruction for it, as
+    """Rate at which kernels multiply operands of a dtype, over that of f32: for bf16 4 where a library uses registers
+    that are tiles (of a peak of 8 and more; measured: 4 to 6), up to 2 where the CPU has an instruction for it, as
     far as that is faster, else 1, since operands are widened."""
     if dtype != "bf16" or "avx512_bf16" not in device.features:
         return 1.0
@@ -72,7 +73,8 @@ def _narrow_rate(device: Device, dtype: str) -> float:
     if device.ceilings is None or known is None:
         return 2.0
     peak = known / device.ceilings.fma_gflops
-    return 4.0 if MKL in device.features and peak >= 2 * 4.0 else min(max(peak, 1.0), 2.0)
+    by_tiles = not {MKL, AMX_FEATURE}.isdisjoint(device.features)
+    return 4.0 if by_tiles and peak >= 2 * 4.0 else min(max(peak, 1.0), 2.0)
 
 
 def predicted_us(traffic: Traffic, family: str, device: Device, among: Collection[str]) -> float:

@@ -341,7 +341,7 @@ def test_pieces_that_do_not_divide(bench: Workbench) -> None:
     for rows, columns in ((38, 1), (1, 54), (0, 1)):
         with pytest.raises(EmitError, match="cannot be cut into"):
             ATEN.emit(graph, f"aten{{library=openblas,rows={rows},columns={columns}}}", bench.device)
-    with pytest.raises(EmitError, match="no library 'whole'; there are pairs, packed, packed32, openblas, mkl"):
+    with pytest.raises(EmitError, match="no library 'whole'; there are amx, pairs, packed, packed32, openblas, mkl"):
         ATEN.emit(graph, "aten{library=whole,rows=1,columns=1}", bench.device)
 
 

@@ -1,11 +1,11 @@
-"""Products of bf16 by pairs, and by MKL: what OpenBLAS gives of widened operands, whatever their sizes and their
+"""Products of bf16 by pairs, by AMX, and by MKL: what OpenBLAS gives of widened operands, whatever their sizes and
 exponents."""
 
 import numpy as np
 import pytest
 
 from codegen.families import FAMILIES
-from codegen.gemm.call import OPENBLAS, PAIRS
+from codegen.gemm.call import AMX, AMX_FEATURE, OPENBLAS, PAIRS
 from codegen.hardware.libraries import LIBRARIES, MKL
 from codegen.toolchain.cpu import host_features
 from codegen.workbench.workbench import Workbench
@@ -26,11 +26,13 @@ def product(m: int, k: int, n: int) -> Graph:
     return dense_graph([(m, k), (k, n)], lambda a, b: build.matmul(a, b, f32), bf16)
 
 
-@pytest.fixture(params=[PAIRS, MKL])
+@pytest.fixture(params=[PAIRS, AMX, MKL])
 def library(request: pytest.FixtureRequest) -> str:
     """A library that multiplies bf16 as it is."""
     if request.param == MKL and LIBRARIES[MKL].find() is None:
         pytest.skip("needs PyTorch with MKL")
+    if request.param == AMX and AMX_FEATURE not in host_features():
+        pytest.skip("needs AMX_BF16")
     return request.param
 
 
@@ -67,6 +69,18 @@ def test_sizes(library: str, bench: Workbench, m: int, k: int, n: int) -> None:
     assert_near(found, expected, a, b)
 
 
+@pytest.mark.sweep(0.4)
+@pytest.mark.parametrize(("m", "k", "n"), [(33, 100, 50), (40, 6200, 300), (300, 1600, 33), (1, 6161, 40)])
+def test_results_are_rounded_once(library: str, bench: Workbench, m: int, k: int, n: int) -> None:
+    """Into bf16, long sums among them, which are put together from parts."""
+    a, b = normal(15, m, k), normal(16, k, n)
+    graph = dense_graph([(m, k), (k, n)], lambda x, y: build.matmul(x, y), bf16)
+    rounded, _ = both(graph, [a, b], library, bench)
+    sums, expected = both(product(m, k, n), [a, b], library, bench)
+    assert_near(sums, expected, a, b)
+    np.testing.assert_array_equal(rounded.astype(np.float32), sums.astype(bf16.numpy).astype(np.float32))
+
+
 @pytest.mark.sweep(0.15)
 @pytest.mark.parametrize("a_scale", [1e-38, 1e-20, 1.0, 1e18])
 @pytest.mark.parametrize("b_scale", [1e-38, 1e-24, 1e-10, 1e17])
@@ -78,6 +92,36 @@ def test_no_denormal_is_lost(library: str, bench: Workbench, a_scale: float, b_s
     b[: BLOCK[2]] = (b[: BLOCK[2]].astype(np.float32) * np.float32(b_scale)).astype(bf16.numpy)
     found, expected = both(product(m, k, n), [a, b], library, bench)
     assert_near(found, expected, a, b)
+
+
+@pytest.mark.sweep(0.3)
+@pytest.mark.parametrize("swapped", [False, True])
+@pytest.mark.parametrize("size", [2.0**120, np.inf])
+def test_denormals_times_large_elements_are_not_lost(
+    library: str, bench: Workbench, swapped: bool, size: float
+) -> None:
+    """Sums that are not small, of products that instructions take for 0: the operand is denormal, the other large."""
+    m, k, n = 64, 300, 70
+    a, b = normal(13, m, k), normal(14, k, n)
+    a[5, 7], b[7, 9] = 2.0**-130, size
+    if size == np.inf:
+        a[4], b[7, 9] = 0.5, np.inf
+    if swapped:
+        found, expected = (x.T for x in both(product(n, k, m), [b.T.copy(), a.T.copy()], library, bench))
+    else:
+        found, expected = both(product(m, k, n), [a, b], library, bench)
+    if size == np.inf:
+        assert found[5, 9] == np.inf == found[4, 9]
+        return
+    assert_near(found, expected, a, b)
+    assert abs(expected[5, 9]) > 1e-6
+    a[5, 7] = 0
+    with pytest.raises(AssertionError):
+        assert_near(product_of(a, b), expected, a, b)
+
+
+def product_of(a: Array, b: Array) -> Array:
+    return (a.astype(np.float64) @ b.astype(np.float64)).astype(np.float32)
 
 
 def test_blocks_of_zeros(library: str, bench: Workbench) -> None:

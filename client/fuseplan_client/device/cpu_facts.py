@@ -7,11 +7,11 @@ from pathlib import Path
 
 SYSTEM = Path("/")
 ARCHITECTURES = {"x86_64": "x86-64", "amd64": "x86-64", "arm64": "aarch64"}
-# Flags of /proc/cpuinfo that a service's compilers may make use of.
+# Flags of /proc/cpuinfo that a service's compilers, or its kernels, may make use of.
 X86_FLAGS = frozenset(
-    "abm avx avx2 avx512_bf16 avx512_bitalg avx512_fp16 avx512_vbmi2 avx512_vnni avx512_vpopcntdq avx512bw avx512cd "
-    "avx512dq avx512f avx512ifma avx512vbmi avx512vl avx_vnni bmi1 bmi2 f16c fma gfni movbe pni popcnt sse4_1 sse4_2 "
-    "ssse3".split()
+    "abm amx_bf16 avx avx2 avx512_bf16 avx512_bitalg avx512_fp16 avx512_vbmi2 avx512_vnni avx512_vpopcntdq avx512bw "
+    "avx512cd avx512dq avx512f avx512ifma avx512vbmi avx512vl avx_vnni bmi1 bmi2 f16c fma gfni movbe pni popcnt sse4_1 "
+    "sse4_2 ssse3".split()
 )
 ARM_FLAGS = frozenset(("asimddp", "asimdhp", "bf16", "i8mm", "sve", "sve2"))
 

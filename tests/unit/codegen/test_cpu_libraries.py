@@ -2,11 +2,12 @@
 
 import pytest
 
-from codegen.gemm.call import PAIRS, call_on_cpu, first_libraries, libraries_for
-from codegen.gemm.dims import contraction
+from codegen.gemm.call import AMX, AMX_FEATURE, PAIRS, GemmCall, call_on_cpu, first_libraries, libraries_for
+from codegen.gemm.dims import Contraction, contraction
 from codegen.gemm.panels import digits, padded
 from fusion_ir import building as build
-from fusion_ir.dtype import bf16, f32
+from fusion_ir.core.graph import Graph
+from fusion_ir.dtype import DType, bf16, f16, f32
 from fusion_ir.records import Ceilings, Device
 from tests.support.products import dense_graph
 
@@ -29,16 +30,31 @@ def device(bf16_gflops: float | None) -> Device:
     )
 
 
+def called(dtype: DType) -> tuple[GemmCall, Graph]:
+    graph = dense_graph([(64, 96), (96, 80)], lambda x, w: build.matmul(x, w, f32), dtype)
+    node = graph.outputs[0].node
+    found = contraction(graph, node, digits(node, padded(node.sizes, range(2))), widened=True)
+    assert isinstance(found, Contraction)
+    call = call_on_cpu(found, fma=True)
+    assert isinstance(call, GemmCall)
+    return call, graph
+
+
 @pytest.mark.parametrize(
     ("bf16_gflops", "are_fast"), [(None, True), (100.0, False), (110.0, False), (200.0, True), (1500.0, False)]
 )
 def test_pairs_are_tried_where_their_instruction_is_faster(bf16_gflops: float | None, are_fast: bool) -> None:
     """1500: what a library reaches by tiles of registers says nothing of pairs, and is more than they give."""
-    graph = dense_graph([(64, 96), (96, 80)], lambda x, w: build.matmul(x, w, f32), bf16)
-    node = graph.outputs[0].node
-    found = contraction(graph, node, digits(node, padded(node.sizes, range(2))), widened=True)
-    call = call_on_cpu(found, fma=True)  # type: ignore[arg-type]
+    call, graph = called(bf16)
     on = device(bf16_gflops)
-    libraries = libraries_for(call, graph, on)  # type: ignore[arg-type]
+    libraries = libraries_for(call, graph, on)
     assert libraries.index(PAIRS) == (0 if are_fast else len(libraries) - 1)
-    assert (PAIRS in first_libraries(call, graph, on)) == are_fast  # type: ignore[arg-type]
+    assert (PAIRS in first_libraries(call, graph, on)) == are_fast
+
+
+def test_registers_that_are_tiles_come_first_where_there_are_any() -> None:
+    with_tiles = device(1500.0).model_copy(update={"features": (AMX_FEATURE, "avx512_bf16", "fma")})
+    assert first_libraries(*called(bf16), with_tiles)[0] == AMX
+    assert AMX not in libraries_for(*called(bf16), device(1500.0))
+    assert AMX not in libraries_for(*called(f16), with_tiles)
+    assert AMX not in libraries_for(*called(f32), with_tiles)

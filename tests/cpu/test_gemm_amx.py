@@ -1,0 +1,159 @@
+"""Products of bf16 in registers that are tiles, by the instructions where this machine has them, and elsewhere by a
+model of them: the right sums go to the right places, and nothing beside the operands is read."""
+
+import ctypes
+from itertools import product
+
+import numpy as np
+import pytest
+
+from codegen.gemm.call import AMX_FEATURE
+from codegen.launch.cpu import GuardedTensor
+from codegen.toolchain.cpu import host_features
+from fusion_ir.dtype import bf16
+from testing.vec_harness import NATIVE, Library, build
+from tests.support.whole import some
+
+pytestmark = pytest.mark.skipif("avx512_bf16" not in host_features(), reason="needs AVX512_BF16")
+
+Array = np.ndarray
+MOST_DEPTH = 6144  # of gemm_amx_cpu.h: longer sums are cut, and are of floats
+LARGE, SMALL = 2.0**26, 2.0**-70
+SIZES = [
+    (1, 1, 1),
+    (32, 32, 32),
+    (32, 33, 70),
+    (33, 31, 65),
+    (5, 300, 257),
+    (70, 40, 6200),
+    (64, 520, 96),
+    (31, 257, 1),
+    (96, 64, 800),
+]
+LAYOUTS = [*product((False, True), repeat=4)]  # rows along the sum, columns too, C turned, bf16
+MODEL = """
+#include "gemm_amx_cpu.h"
+struct Model {
+  float sums[4][16][16];
+  uint16_t tiles[8][16][32];
+  static float wide(uint16_t x) {  // denormals count as 0
+    const uint32_t bits = x & 0x7f80 ? (uint32_t)x << 16 : 0;
+    float f;
+    memcpy(&f, &bits, sizeof f);
+    return f;
+  }
+  template <int T> void* row(int i) { return T < 4 ? (void*)sums[T < 4 ? T : 0][i] : (void*)tiles[T][i]; }
+  template <int T> void clear() { memset(sums[T], 0, sizeof sums[T]); }
+  template <int T> void load(const void* from, idx_t apart) {
+    for (int i = 0; i < 16; i++) memcpy(row<T>(i), (const char*)from + i * apart, 64);
+  }
+  template <int T> void store(void* to, idx_t apart) {
+    for (int i = 0; i < 16; i++) memcpy((char*)to + i * apart, row<T>(i), 64);
+  }
+  template <int S, int A, int B> void add() {
+    for (int i = 0; i < 16; i++)
+      for (int j = 0; j < 16; j++)
+        for (int p = 0; p < 32; p++) sums[S][i][j] += wide(tiles[A][i][p]) * wide(tiles[B][p / 2][2 * j + p % 2]);
+  }
+};
+template <class R, bool TURNED, class C>
+static int call(long m, long n, long k, const bf16* x, const bf16* y, C* c, long ldc, int x_along, int y_along) {
+  const amx::Source left{x, x_along ? k : 1, x_along ? 1 : m}, right{y, y_along ? k : 1, y_along ? 1 : n};
+  const amx::Found found = amx::product<R, TURNED>(m, n, k, left, right, c, ldc);
+  return found.is_small | found.has_large_rows << 1 | found.has_large_columns << 2;
+}
+#define CALL(R, NAME) \\
+  extern "C" int NAME(int turned, int rounds, long m, long n, long k, const bf16* x, const bf16* y, void* c, \\
+                      long ldc, int x_along, int y_along) { \\
+    if (rounds) return turned ? call<R, true>(m, n, k, x, y, (bf16*)c, ldc, x_along, y_along) \\
+                              : call<R, false>(m, n, k, x, y, (bf16*)c, ldc, x_along, y_along); \\
+    return turned ? call<R, true>(m, n, k, x, y, (float*)c, ldc, x_along, y_along) \\
+                  : call<R, false>(m, n, k, x, y, (float*)c, ldc, x_along, y_along); \\
+  }
+CALL(Model, model)
+CALL(amx::Registers, amx_registers)
+extern "C" int permitted() { return amx::permitted(); }
+"""
+
+
+@pytest.fixture(scope="module")
+def library() -> Library:
+    if not NATIVE.available():
+        pytest.skip(f"no {NATIVE.compiler[0]}")
+    return build(MODEL, NATIVE)
+
+
+@pytest.fixture(params=["model", "amx_registers"])
+def function(request: pytest.FixtureRequest, library: Library) -> str:
+    if request.param != "model" and (AMX_FEATURE not in host_features() or not library.symbol("permitted")()):
+        pytest.skip("needs AMX_BF16, and a system that lets processes use it")
+    return request.param
+
+
+def guarded(values: Array) -> tuple[GuardedTensor, Array]:
+    """A copy before a page that nobody may touch."""
+    memory = GuardedTensor(values.nbytes, values.itemsize, at_end=True)
+    view = memory.bytes.view(values.dtype).reshape(values.shape)
+    view[:] = values
+    return memory, view
+
+
+def multiplied(
+    library: Library, name: str, x: Array, y: Array, layout: tuple[bool, bool, bool, bool]
+) -> tuple[Array, int]:
+    """x[m, k] times y[n, k] turned, by operands and results in this layout; and what was found of them, as bits."""
+    x_along, y_along, turned, rounds = layout
+    (m, k), n = x.shape, y.shape[0]
+    left, a = guarded(x if x_along or k == 1 else np.ascontiguousarray(x.T))
+    right, b = guarded(y if y_along or k == 1 else np.ascontiguousarray(y.T))
+    dtype = bf16.numpy if rounds else np.dtype(np.float32)
+    rows, columns = (n, m) if turned else (m, n)
+    result, c = guarded(np.full((rows, columns + 3), 7, dtype))
+    sizes = [ctypes.c_long(s) for s in (m, n, k)]
+    pointers = [ctypes.c_void_p(t.ctypes.data) for t in (a, b, c)]
+    found = library.symbol(name)(
+        int(turned), int(rounds), *sizes, *pointers, ctypes.c_long(columns + 3), int(x_along), int(y_along)
+    )
+    assert (c[:, columns:] == 7).all()
+    values = c[:, :columns].astype(np.float64)
+    del left, right, result
+    return values.T if turned else values, found
+
+
+@pytest.mark.parametrize("sizes", SIZES, ids=str)
+def test_sums_are_right(library: Library, function: str, sizes: tuple[int, int, int]) -> None:
+    m, n, k = sizes
+    rng = np.random.default_rng(k)
+    x, y = (rng.standard_normal((rows, k)).astype(bf16.numpy) for rows in (m, n))
+    expected = x.astype(np.float64) @ y.astype(np.float64).T
+    size = np.abs(x.astype(np.float64)) @ np.abs(y.astype(np.float64)).T
+    layouts = [layout for layout in LAYOUTS if k <= MOST_DEPTH or not layout[3]]
+    for layout in some(layouts, 6, f"tiles {sizes}"):
+        values, found = multiplied(library, function, x, y, layout)
+        bound = 3e-7 * np.sqrt(k) * size + (2.0**-8 * np.abs(expected) if layout[3] else 0)  # bf16 has 8 bits
+        assert (np.abs(values - expected) <= bound).all(), layout
+        assert not found & 6
+
+
+@pytest.mark.parametrize("layout", LAYOUTS[:8], ids=str)
+def test_what_is_found_of_operands_and_sums(
+    library: Library, function: str, layout: tuple[bool, bool, bool, bool]
+) -> None:
+    x, y = np.ones((40, 70), bf16.numpy), np.ones((300, 70), bf16.numpy)
+    assert multiplied(library, function, x, y, layout)[1] == 0
+    y[299, 69] = -LARGE
+    assert multiplied(library, function, x, y, layout)[1] == 4
+    y[299, 69], x[39, 69] = 1, np.nan
+    assert multiplied(library, function, x, y, layout)[1] == 2
+    x[39] = 0
+    x[39, 0] = SMALL
+    assert multiplied(library, function, x, y, layout)[1] == 1
+
+
+def test_what_is_found_of_a_sum_that_is_cut(library: Library, function: str) -> None:
+    """Parts may be small where the whole is not; operands are large if any part is."""
+    x, y = np.ones((40, 7000), bf16.numpy), np.ones((40, 7000), bf16.numpy)
+    x[:, :6200] = 0
+    assert multiplied(library, function, x, y, (True, True, False, False))[1] == 0
+    x[3, 5] = y[3, 5] = LARGE
+    assert multiplied(library, function, x, y, (True, True, False, False))[1] == 6
