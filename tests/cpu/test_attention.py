@@ -116,7 +116,7 @@ def cases() -> Iterator[tuple[str, Graph]]:
 
 @pytest.mark.soak
 def test_cases(bench: Workbench) -> None:
-    assert_right(one_part(cases(), 3, "attention"), "attention", bench, most=12 if WHOLE else 4)
+    assert_right(one_part(cases(), 3, "attention"), "attention", bench, most=12 if WHOLE else 3)
 
 
 def test_what_is_hidden_may_be_infinite(bench: Workbench) -> None:

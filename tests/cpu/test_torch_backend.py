@@ -783,7 +783,7 @@ time.sleep({pause})
 
 
 @pytest.mark.parametrize("pause", [0.0, 0.1, 0.4, 1.0])
-@pytest.mark.sweep(0.3)
+@pytest.mark.sweep(0.2)
 def test_a_process_ends_as_it_would(pause: float) -> None:
     """Whatever the thread that asks is doing by then: graphs are written in PyTorch's own code."""
     script = ENDS.format(path=[p for p in sys.path if p], pause=pause)
