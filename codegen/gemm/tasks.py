@@ -6,6 +6,7 @@ from math import prod
 
 from codegen.gemm.call import AMX, BYTES, OPENBLAS, PAIRS, GemmCall, Spread
 from codegen.gemm.dims import Digit, Dim
+from codegen.gemm.tile_registers import is_long, reads_rows_of_a
 from codegen.hardware.libraries import MKL
 from codegen.kernel import EmitError
 from codegen.printer.expressions import CTYPE
@@ -74,6 +75,8 @@ def task_lines(
     arguments = f"{sizes}, {a}, {call.lda}, {b}, {call.ldb}, {c}, {call.ldc}"
     turned = f"{_bool(call.a_turned)}, {_bool(call.b_turned)}"
     ctype = CTYPE[call.of.dtype.name]
+    pieces = {cut.dim: cut.longest for cut in cuts}
+    longest = [pieces.get(d, d.extent) if d else 1 for d in (call.m, call.n)]
     if call.is_spread:
         if library not in BYTES:
             raise EmitError(f"operands lie so that {' or '.join(BYTES)} alone can read them")
@@ -83,7 +86,7 @@ def task_lines(
         lines.append("  " * len(loops) + f"{product}({sizes}, {x}, {y}, {c}, {call.ldc}, {adds});")
         return lines
     functions = {
-        AMX: f"gemm_by_amx({turned}, {arguments});",
+        AMX: f"gemm_by_amx<{_bool(reads_rows_of_a(call, *longest))}, {_bool(is_long(call))}>({turned}, {arguments});",
         PAIRS: f"gemm_by_pairs({turned}, {arguments});",
         **{own: f"gemm_packed<{ctype}, {bytes_}, {turned}>({arguments}, {adds});" for own, bytes_ in BYTES.items()},
         OPENBLAS: f"gemm<{ctype}>({turned}, {arguments}, {adds});",

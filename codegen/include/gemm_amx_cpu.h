@@ -107,16 +107,16 @@ VDEV void block(R& r, idx_t steps, const bf16* a, idx_t apart, const Pair* b, fl
   r.template store<3>(low + SIDE, row);
 }
 // The first `steps` tiles of the columns along the sum, whatever lies behind them 0: step by step the tiles of both halves.
-static inline void put_columns(idx_t count, idx_t depth, idx_t steps, Source y, Pair* to) {
-  for (idx_t h = 0; h < 2; h++)
-    for (idx_t p = 0; p < steps; p++)
+static __attribute__((noinline)) void put_columns(idx_t count, idx_t depth, idx_t steps, Source y, Pair* to) {
+  VEC_NO_UNROLL for (idx_t h = 0; h < 2; h++)
+    VEC_NO_UNROLL for (idx_t p = 0; p < steps; p++)
       pairs::pack_some<SIDE>(count - h * SIDE, depth - p * DEPTH,
                              {y.from + h * SIDE * y.apart + p * DEPTH * y.along, y.apart, y.along}, to + (2 * p + h) * TILE, 0, 0);
 }
 // ROWS rows of `steps` tiles, whatever lies behind them 0.
-static inline void put_rows(idx_t count, idx_t depth, idx_t steps, Source x, Pair* to) {
-  for (idx_t h = 0; h < 2; h++)
-    for (idx_t p = 0; p < steps; p++) {
+static __attribute__((noinline)) void put_rows(idx_t count, idx_t depth, idx_t steps, Source x, Pair* to) {
+  VEC_NO_UNROLL for (idx_t h = 0; h < 2; h++)
+    VEC_NO_UNROLL for (idx_t p = 0; p < steps; p++) {
       pairs::Pairs r[SIDE];
       alignas(64) Pair tile[TILE];
       pairs::pack_some<SIDE>(count - h * SIDE, depth - p * DEPTH,
@@ -157,9 +157,9 @@ template <class C> struct Result {
     else store_masked<SIDE, 1>(to, cast<C>(x), count);
   }
   // rows x columns of a block of sums, which C has as they are, from (i, j) on, or TURNED.
-  template <bool TURNED> VDEV void put_block(idx_t i, idx_t j, idx_t rows, idx_t columns, const float* sums) {
-    for (idx_t r = 0; r < rows; r += TURNED ? SIDE : 1)
-      for (idx_t s = 0; s < columns; s += SIDE) {
+  template <bool TURNED> __attribute__((noinline)) void put_block(idx_t i, idx_t j, idx_t rows, idx_t columns, const float* sums) {
+    VEC_NO_UNROLL for (idx_t r = 0; r < rows; r += TURNED ? SIDE : 1)
+      VEC_NO_UNROLL for (idx_t s = 0; s < columns; s += SIDE) {
         const float* const from = sums + r * COLUMNS + s;
         if constexpr (!TURNED) put(i + r, j + s, load<SIDE, 1>(from), columns - s);
         else {
@@ -182,7 +182,7 @@ struct Found {
 // m rows by n columns, of at most MOST_DEPTH elements along the sum. C is row-major or, TURNED, column-major.
 template <class R, bool TURNED, class C>
 __attribute__((target("amx-tile,amx-bf16"))) static Found product(idx_t m, idx_t n, idx_t k, Source x, Source y, C* c, idx_t ldc,
-                                                                  bool adds) {
+                                                                  bool adds = false) {
   alignas(64) Pair panel[PANEL], some[ROWS * STEPS * SIDE];
   alignas(64) float sums[ROWS * MOST_COLUMNS];
   R registers;
@@ -233,27 +233,17 @@ __attribute__((target("amx-tile,amx-bf16"))) static Found product(idx_t m, idx_t
   }
   return {result.smallest.is_less(pairs::LEAST_SUM), !of_rows.is_less(pairs::LARGE), !of_columns.is_less(pairs::LARGE)};
 }
-// The same of any length of the sum; of more than MOST_DEPTH elements, C is of floats.
-template <class R, bool TURNED, class C>
-static inline Found product(idx_t m, idx_t n, idx_t k, Source x, Source y, C* c, idx_t ldc) {
-  const idx_t most = k > MOST_DEPTH ? SOME_DEPTH : k;
+// The same of any length of the sum, into floats.
+template <class R, bool TURNED>
+static inline Found long_product(idx_t m, idx_t n, idx_t k, Source x, Source y, float* c, idx_t ldc) {
   Found found{};
-  for (idx_t l = 0; l < k || l == 0; l += most) {
-    const idx_t deep = k - l < most ? k - l : most;
+  for (idx_t l = 0; l < k; l += SOME_DEPTH) {
+    const idx_t deep = k - l < SOME_DEPTH ? k - l : SOME_DEPTH;
     const Source left{x.from + l * x.along, x.apart, x.along}, right{y.from + l * y.along, y.apart, y.along};
     const Found of = product<R, TURNED>(m, n, deep, left, right, c, ldc, l > 0);
     found = {of.is_small, found.has_large_rows || of.has_large_rows, found.has_large_columns || of.has_large_columns};
   }
   return found;
-}
-// Whether C = A B takes less as rows of A than as rows of B's columns, whose sums have to be turned: by what is moved within
-// registers.
-static inline bool by_rows_of_a(bool a_turned, bool b_turned, idx_t m, idx_t n, idx_t k) {
-  const double in_place = 0, put = 1.5, transposed = 1, interleaved = 0.5, turned = 0.4;  // measured, for as many bytes
-  const double a_rows = a_turned ? put : in_place, b_columns = b_turned ? transposed : interleaved;
-  const double b_rows = b_turned ? in_place : put, a_columns = a_turned ? interleaved : transposed;
-  const double bytes_a = 2.0 * m * k, bytes_b = 2.0 * n * k, bytes_c = 4.0 * m * n;
-  return a_rows * bytes_a + b_columns * bytes_b <= b_rows * bytes_b + a_columns * bytes_a + turned * bytes_c;
 }
 }  // namespace amx
 #endif

@@ -183,6 +183,11 @@ static inline idx_t terms_needed(bool b_turned, idx_t m, idx_t n, idx_t k, idx_t
   return most_bits(b_turned ? n : k - seen, b_turned ? k - seen : n, left, ldb) < INFINITE<B> ? seen : k;
 }
 #ifdef GEMM_PAIRS
+#ifdef __clang__
+#define ONE_COPY __attribute__((noinline))
+#else
+#define ONE_COPY __attribute__((noinline, noclone))  // of what is seldom called: compiling it takes longer than it does
+#endif
 constexpr idx_t PAIRS_M = 512;    // rows of A for which a block of B is put together once
 constexpr idx_t PAIRS_FEW = 256;  // one in so many sums is computed by itself; of a block with more of them, all again
 static inline float wide(bf16 x) { return bits<float>((uint64_t)x.u << 16); }
@@ -191,9 +196,15 @@ static inline bool is_zero(pairs::Source row, idx_t k) {
     if (row.from[p * row.along].u & 0x7fff) return false;
   return true;
 }
+// All sums once more, of operands that are widened.
+template <class Library, class C>
+static ONE_COPY void again(bool a_turned, bool b_turned, idx_t m, idx_t n, idx_t k, const bf16* a, idx_t lda, const bf16* b, idx_t ldb,
+                           C* c, idx_t ldc) {
+  gemm<float, Library>(a_turned, b_turned, m, n, k, a, lda, b, ldb, c, ldc, false);
+}
 // Sums that are so small that what was lost of them counts, once more.
 template <class Library, class C>
-static __attribute__((noinline)) void repair(bool a_turned, bool b_turned, idx_t m, idx_t n, idx_t k, const bf16* a,
+static ONE_COPY void repair(bool a_turned, bool b_turned, idx_t m, idx_t n, idx_t k, const bf16* a,
                                              idx_t lda, const bf16* b, idx_t ldb, C* c, idx_t ldc) {
   idx_t left = m * n / PAIRS_FEW;
   for (idx_t i = 0; i < m; i++) {
@@ -203,7 +214,7 @@ static __attribute__((noinline)) void repair(bool a_turned, bool b_turned, idx_t
       if (!(__builtin_fabsf(cast<float>(load<1, 1>(c + i * ldc + j)).v) < pairs::LEAST_SUM)) continue;
       if (!looked && is_zero(row, k)) break;
       looked = true;
-      if (left-- <= 0) return gemm<float, Library>(a_turned, b_turned, m, n, k, a, lda, b, ldb, c, ldc, false);
+      if (left-- <= 0) return again<Library>(a_turned, b_turned, m, n, k, a, lda, b, ldb, c, ldc);
       const pairs::Source column{b + j * (b_turned ? ldb : 1), 0, b_turned ? 1 : ldb};
       float sum = 0;
       for (idx_t p = 0; p < k; p++) sum = __builtin_fmaf(wide(row.from[p * row.along]), wide(column.from[p * column.along]), sum);
@@ -244,7 +255,7 @@ static inline void gemm_by_pairs(bool a_turned, bool b_turned, idx_t m, idx_t n,
         whole &= block.product(rows, columns, k - l < DEPTH ? k - l : DEPTH, left, right, to, to_ld, l > 0);
       }
       if (!whole && loses(a_turned, b_turned, rows, columns, k, x, lda, y, ldb))
-        gemm<float>(a_turned, b_turned, rows, columns, k, x, lda, y, ldb, to, to_ld, false);
+        again<OpenBlas>(a_turned, b_turned, rows, columns, k, x, lda, y, ldb, to, to_ld);
       else if (!whole) repair<OpenBlas>(a_turned, b_turned, rows, columns, k, x, lda, y, ldb, to, to_ld);
       if constexpr (ROUNDS) convert_rows(rows, columns, sums, to_ld, c + i * ldc + j, ldc);
     }
@@ -271,7 +282,7 @@ static inline void gemm_by_tiles(bool a_turned, bool b_turned, idx_t m, idx_t n,
   constexpr idx_t SUMS_LD = TILES_N[1] + BLOCK_PAD;
   alignas(64) float sums[ROUNDS ? TILES_M * SUMS_LD : 1];
   if (loses(a_turned, b_turned, m, n, k, a, lda, b, ldb))
-    return gemm<float, Library>(a_turned, b_turned, m, n, k, a, lda, b, ldb, c, ldc, false);
+    return again<Library>(a_turned, b_turned, m, n, k, a, lda, b, ldb, c, ldc);
   uint32_t small;
   memcpy(&small, &pairs::LEAST_SUM, sizeof small);
   const idx_t most_m = ROUNDS ? TILES_M : m, most_n = ROUNDS ? TILES_N[k > LONG_SUM] : n;
@@ -286,36 +297,38 @@ static inline void gemm_by_tiles(bool a_turned, bool b_turned, idx_t m, idx_t n,
       if constexpr (ROUNDS) convert_rows(rows, columns, sums, to_ld, c + i * ldc + j, ldc);
     }
 }
-constexpr idx_t AMX_M = 256, AMX_N = 256;  // of a block of sums
-// bf16 products by AMX; by pairs where the compiler does not know it, or the system does not let the process use its registers.
-template <class C>
+constexpr idx_t AMX_M = 256, AMX_N = 256, AMX_LD = AMX_N + BLOCK_PAD;  // of a block of sums
+// bf16 products by AMX; widened where the compiler does not know it, or the system does not let the process use its registers.
+// OF_A: whether tiles of A are read as rows, not B's. LONG: whether sums may have more than amx::MOST_DEPTH terms.
+template <bool OF_A, bool LONG, class C>
 static inline void gemm_by_amx(bool a_turned, bool b_turned, idx_t m, idx_t n, idx_t k, const bf16* a, idx_t lda, const bf16* b,
                                idx_t ldb, C* c, idx_t ldc) {
-  if (m <= 0 || n <= 0) return;
 #ifdef GEMM_AMX
-  if (!amx::permitted()) return gemm_by_pairs(a_turned, b_turned, m, n, k, a, lda, b, ldb, c, ldc);
-  if constexpr (!SAME<C, float>)
-    if (k > amx::MOST_DEPTH) {
-      alignas(64) float sums[AMX_M * (AMX_N + BLOCK_PAD)];
-      for (idx_t j = 0; j < n; j += AMX_N)
-        for (idx_t i = 0; i < m; i += AMX_M) {
-          const idx_t rows = least(m - i, AMX_M), columns = least(n - j, AMX_N), to_ld = AMX_N + BLOCK_PAD;
-          gemm_by_amx(a_turned, b_turned, rows, columns, k, a + i * (a_turned ? 1 : lda), lda, b + j * (b_turned ? ldb : 1), ldb, sums, to_ld);
-          convert_rows(rows, columns, sums, to_ld, c + i * ldc + j, ldc);
-        }
-      return;
-    }
-  const amx::Source x{a, a_turned ? 1 : lda, a_turned ? lda : 1}, y{b, b_turned ? ldb : 1, b_turned ? 1 : ldb};
-  const bool of_a = amx::by_rows_of_a(a_turned, b_turned, m, n, k);
-  const amx::Found found = of_a ? amx::product<amx::Registers, false>(m, n, k, x, y, c, ldc)
-                                : amx::product<amx::Registers, true>(n, m, k, y, x, c, ldc);
-  const bool has_large_a = of_a ? found.has_large_rows : found.has_large_columns;
-  const bool has_large_b = of_a ? found.has_large_columns : found.has_large_rows;
-  if (loses(has_large_a, has_large_b, a_turned, b_turned, m, n, k, a, lda, b, ldb))
-    gemm<float>(a_turned, b_turned, m, n, k, a, lda, b, ldb, c, ldc, false);
-  else if (found.is_small) repair<OpenBlas>(a_turned, b_turned, m, n, k, a, lda, b, ldb, c, ldc);
+  if (m <= 0 || n <= 0) return;
+  if (!amx::permitted()) return again<OpenBlas>(a_turned, b_turned, m, n, k, a, lda, b, ldb, c, ldc);
+  if constexpr (LONG && !SAME<C, float>) {
+    alignas(64) float sums[AMX_M * AMX_LD];
+    for (idx_t j = 0; j < n; j += AMX_N)
+      for (idx_t i = 0; i < m; i += AMX_M) {
+        const idx_t rows = least(m - i, AMX_M), columns = least(n - j, AMX_N);
+        const bf16 *const x = a + i * (a_turned ? 1 : lda), *const y = b + j * (b_turned ? ldb : 1);
+        gemm_by_amx<OF_A, LONG>(a_turned, b_turned, rows, columns, k, x, lda, y, ldb, sums, AMX_LD);
+        convert_rows(rows, columns, sums, AMX_LD, c + i * ldc + j, ldc);
+      }
+  } else {
+    const pairs::Source x{a, a_turned ? 1 : lda, a_turned ? lda : 1}, y{b, b_turned ? ldb : 1, b_turned ? 1 : ldb};
+    const idx_t rows = OF_A ? m : n, columns = OF_A ? n : m;
+    amx::Found found;
+    if constexpr (LONG) found = amx::long_product<amx::Registers, !OF_A>(rows, columns, k, OF_A ? x : y, OF_A ? y : x, c, ldc);
+    else found = amx::product<amx::Registers, !OF_A>(rows, columns, k, OF_A ? x : y, OF_A ? y : x, c, ldc);
+    const bool has_large_a = OF_A ? found.has_large_rows : found.has_large_columns;
+    const bool has_large_b = OF_A ? found.has_large_columns : found.has_large_rows;
+    if (loses(has_large_a, has_large_b, a_turned, b_turned, m, n, k, a, lda, b, ldb))
+      again<OpenBlas>(a_turned, b_turned, m, n, k, a, lda, b, ldb, c, ldc);
+    else if (found.is_small) repair<OpenBlas>(a_turned, b_turned, m, n, k, a, lda, b, ldb, c, ldc);
+  }
 #else
-  gemm_by_pairs(a_turned, b_turned, m, n, k, a, lda, b, ldb, c, ldc);
+  again<OpenBlas>(a_turned, b_turned, m, n, k, a, lda, b, ldb, c, ldc);
 #endif
 }
 #endif

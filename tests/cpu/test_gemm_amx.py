@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from codegen.gemm.call import AMX_FEATURE
+from codegen.gemm.tile_registers import MOST_DEPTH
 from codegen.launch.cpu import GuardedTensor
 from codegen.toolchain.cpu import host_features
 from fusion_ir.dtype import bf16
@@ -17,7 +18,6 @@ from tests.support.whole import some
 pytestmark = pytest.mark.skipif("avx512_bf16" not in host_features(), reason="needs AVX512_BF16")
 
 Array = np.ndarray
-MOST_DEPTH = 6144  # of gemm_amx_cpu.h: longer sums are cut, and are of floats
 LARGE, SMALL = 2.0**26, 2.0**-70
 SIZES = [
     (1, 1, 1),
@@ -57,9 +57,15 @@ struct Model {
   }
 };
 template <class R, bool TURNED, class C>
+static amx::Found product(long m, long n, long k, amx::Source x, amx::Source y, C* c, long ldc) {
+  if constexpr (SAME<C, float>)
+    if (k > amx::MOST_DEPTH) return amx::long_product<R, TURNED>(m, n, k, x, y, c, ldc);
+  return amx::product<R, TURNED>(m, n, k, x, y, c, ldc);
+}
+template <class R, bool TURNED, class C>
 static int call(long m, long n, long k, const bf16* x, const bf16* y, C* c, long ldc, int x_along, int y_along) {
   const amx::Source left{x, x_along ? k : 1, x_along ? 1 : m}, right{y, y_along ? k : 1, y_along ? 1 : n};
-  const amx::Found found = amx::product<R, TURNED>(m, n, k, left, right, c, ldc);
+  const amx::Found found = product<R, TURNED>(m, n, k, left, right, c, ldc);
   return found.is_small | found.has_large_rows << 1 | found.has_large_columns << 2;
 }
 #define CALL(R, NAME) \\
@@ -73,6 +79,7 @@ static int call(long m, long n, long k, const bf16* x, const bf16* y, C* c, long
 CALL(Model, model)
 CALL(amx::Registers, amx_registers)
 extern "C" int permitted() { return amx::permitted(); }
+extern "C" long most_depth() { return amx::MOST_DEPTH; }
 """
 
 
@@ -148,6 +155,11 @@ def test_what_is_found_of_operands_and_sums(
     x[39] = 0
     x[39, 0] = SMALL
     assert multiplied(library, function, x, y, layout)[1] == 1
+
+
+def test_longest_sums_that_are_not_cut(library: Library) -> None:
+    library.symbol("most_depth").restype = ctypes.c_long
+    assert library.symbol("most_depth")() == MOST_DEPTH
 
 
 def test_what_is_found_of_a_sum_that_is_cut(library: Library, function: str) -> None:
