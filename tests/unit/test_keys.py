@@ -67,7 +67,7 @@ def keys(name: str, graph: Graph) -> str:
 @pytest.mark.soak
 @pytest.mark.parametrize("topic", [*in_turn(TOPICS, 1), "examples"])
 def test_keys_are_what_they_were(topic: str, golden: Callable[[str, str], None]) -> None:
-    """Of some graphs of the topic; of all of them in the long run, which alone can write the file."""
+    """Some graphs of the topic keep theirs; all of them in the long run, which alone can write the file."""
     every = dict(graphs(topic))
     drawn = some(every, 4, topic)
     known = written(topic) if len(drawn) < len(every) else {}
