@@ -14,17 +14,14 @@
 namespace amx {
 using pairs::Pair;
 using pairs::Source;
-constexpr idx_t SIDE = 16, DEPTH = 32;     // of a tile: rows, or columns; elements along the sum
-constexpr idx_t TILE = SIDE * SIDE;        // pairs, or sums
-constexpr idx_t ROWS = 32, COLUMNS = 32, BLOCK = ROWS * COLUMNS;  // of C in registers: 4 tiles
-constexpr idx_t STEPS = 8;                 // tiles along the sum for which rows stay in the first cache
-constexpr idx_t MOST_COLUMNS = 256;        // of C in a panel
-#ifndef PK
-#define PK 768
-#endif
-constexpr idx_t PANEL = PK*256;           // pairs: 1.5 MiB of the second cache
+constexpr idx_t SIDE = 16, DEPTH = 32;  // of a tile: rows, or columns; elements along the sum
+constexpr idx_t TILE = SIDE * SIDE;     // pairs, or sums
+constexpr idx_t ROWS = 32, COLUMNS = 32, BLOCK = ROWS * COLUMNS;     // of C in registers: 4 tiles
+constexpr idx_t STEPS = 8;              // tiles along the sum for which rows stay in the first cache
+constexpr idx_t MOST_COLUMNS = 256;     // of C in a panel
+constexpr idx_t PANEL = 3 << 16;        // pairs: 768 KiB of the second cache
 constexpr idx_t SOME_DEPTH = PANEL / (MOST_COLUMNS * SIDE) * DEPTH;  // elements along the sum for whole panels
-constexpr idx_t MOST_DEPTH = 4 * SOME_DEPTH;  // for narrower ones; a longer sum is cut
+constexpr idx_t MOST_DEPTH = 4 * SOME_DEPTH;                         // for narrower ones; a longer sum is cut
 
 // The thread's tile registers, all of 16 rows of 64 bytes, as long as it lives: 0 to 3 for sums, 4 and 5 for rows, 6 and 7
 // for columns.
@@ -188,7 +185,7 @@ __attribute__((target("amx-tile,amx-bf16"))) static Found product(idx_t m, idx_t
   R registers;
   Result<C> result{c, ldc, adds, {}};
   Largest of_rows, of_columns;
-  const idx_t deep = (k + DEPTH - 1) / DEPTH, fit = PANEL / (2 * TILE * deep) * COLUMNS;
+  const idx_t deep = k > 0 ? (k + DEPTH - 1) / DEPTH : 1, fit = PANEL / (2 * TILE * deep) * COLUMNS;
   const idx_t most = fit < MOST_COLUMNS ? fit : MOST_COLUMNS;
   for (idx_t j = 0; j < n; j += most) {
     const idx_t columns = n - j < most ? n - j : most, wide = (columns + COLUMNS - 1) / COLUMNS;

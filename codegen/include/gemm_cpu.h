@@ -123,11 +123,11 @@ static inline void gemm(bool a_turned, bool b_turned, idx_t m, idx_t n, idx_t k,
       if constexpr (CONVERTS) {  // what is summed up is in the block, until all of it is
         for (idx_t i = 0; i < m; i += BLOCK_M) {
           const idx_t to_ld = MOST_N + BLOCK_PAD;
-          for (idx_t l = 0; l < k; l += depth) product(i, l, j, right.part(l, j, least(k - l, depth), columns), sums, to_ld);
+          for (idx_t l = 0; l == 0 || l < k; l += depth) product(i, l, j, right.part(l, j, least(k - l, depth), columns), sums, to_ld);
           convert_rows(least(m - i, BLOCK_M), columns, sums, to_ld, c + i * ldc + j, ldc);
         }
       } else {  // a block of B is converted once
-        for (idx_t l = 0; l < k; l += depth) {
+        for (idx_t l = 0; l == 0 || l < k; l += depth) {
           const Sum* const y = right.part(l, j, least(k - l, depth), columns);
           for (idx_t i = 0; i < m; i += BLOCK_M) product(i, l, j, y, (Sum*)c + i * ldc + j, ldc);
         }
@@ -249,7 +249,7 @@ static inline void gemm_by_pairs(bool a_turned, bool b_turned, idx_t m, idx_t n,
       float* const to = ROUNDS ? sums : (float*)c + i * ldc + j;
       const bf16 *const x = a + i * (a_turned ? 1 : lda), *const y = b + j * (b_turned ? ldb : 1);
       bool whole = true;
-      for (idx_t l = 0; l < k; l += DEPTH) {
+      for (idx_t l = 0; l == 0 || l < k; l += DEPTH) {
         const pairs::Source left{x + l * (a_turned ? lda : 1), a_turned ? 1 : lda, a_turned ? lda : 1};
         const pairs::Source right{y + l * (b_turned ? 1 : ldb), b_turned ? ldb : 1, b_turned ? 1 : ldb};
         whole &= block.product(rows, columns, k - l < DEPTH ? k - l : DEPTH, left, right, to, to_ld, l > 0);

@@ -226,7 +226,7 @@ static inline void product(idx_t m, idx_t n, idx_t k, const A& a, idx_t i0, cons
   static_assert(Tiles::MOST_COLUMNS + 32 <= MOST_LOOKED_UP);
   alignas(64) S left[Tiles::MOST_ROWS / ROWS * PANEL], right[Tiles::MOST_COLUMNS * DEPTH], edge[ROWS * C];
   for (idx_t jb = 0; jb < n; jb += Tiles::MOST_COLUMNS)
-    for (idx_t l = 0; l < k; l += DEPTH) {
+    for (idx_t l = 0; l == 0 || l < k; l += DEPTH) {
       const idx_t columns = least(n - jb, Tiles::MOST_COLUMNS), depth = least(k - l, DEPTH);
       const bool adding = adds || l > 0;
       if constexpr (B::TURNED) pack<Tiles, true>(columns, depth, b.block(j0 + jb, columns, l, depth), right);
