@@ -15,9 +15,9 @@ from fusion_ir.dtype import bf16, f16, f32, f64
 from fusion_ir.reference.interpreter import interpret
 from fusion_ir.reference.sample_inputs import sample_inputs
 from tests.support.attention import below, causal, masked, scores, tensor, whole
-from tests.support.candidates import assert_right, kernels_of, refusal, run_kernel
+from tests.support.candidates import assert_right, check_all, kernels_of, refusal, run_kernel
 from tests.support.products import dense_graph
-from tests.support.whole import WHOLE, one_part
+from tests.support.whole import WHOLE, in_turn, one_part
 
 ATTENTION = FAMILIES["attention"]
 DTYPES = (f32, bf16, f16)
@@ -127,6 +127,18 @@ def cases() -> Iterator[tuple[str, Graph]]:
 @pytest.mark.soak
 def test_cases(bench: Workbench) -> None:
     assert_right(one_part(cases(), 3, "attention"), "attention", bench, most=12 if WHOLE else 3)
+
+
+def test_rows_that_see_nothing(bench: Workbench) -> None:
+    """Tasks of such rows alone have products of no terms, which are 0 by every library."""
+    (dtype,) = in_turn(DTYPES, 1, "rows that see nothing")
+    graph = dense_graph([tensor(2, 100, 24, dtype=dtype)] * 3, linear)
+    schedules = [
+        f"attention{{library={library},rows=16,lanes=16,store=plain}}"
+        for library in ATTENTION.choices(graph, bench.device)["library"]
+    ]
+    kernels = [ATTENTION.emit(graph, schedule, bench.device) for schedule in schedules]
+    assert not check_all([(f"{dtype}", graph, kernels)], bench)
 
 
 def test_what_is_hidden_may_be_infinite(bench: Workbench) -> None:
