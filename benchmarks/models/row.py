@@ -54,9 +54,9 @@ class Row:
 
     @property
     def speedup(self) -> float | None:
-        """The better of PyTorch's sides over ours."""
-        sides = [name for name in ("eager", "inductor") if name in self.us]
-        return self.over[min(sides, key=lambda n: self.us[n])][0] if sides and self.over else None
+        """The better of PyTorch's sides over ours, as whichever the ratios are lower to."""
+        ratios = [self.over[name][0] for name in ("eager", "inductor") if name in self.over]
+        return min(ratios, default=None)
 
 
 def measure(
