@@ -14,12 +14,12 @@
 namespace amx {
 using pairs::Pair;
 using pairs::Source;
-constexpr idx_t SIDE = 16, DEPTH = 32;  // of a tile: rows, or columns; elements along the sum
-constexpr idx_t TILE = SIDE * SIDE;     // pairs, or sums
+constexpr idx_t SIDE = 16, DEPTH = 32;                               // of a tile: rows, or columns; elements along the sum
+constexpr idx_t TILE = SIDE * SIDE;                                  // pairs, or sums
 constexpr idx_t ROWS = 32, COLUMNS = 32, BLOCK = ROWS * COLUMNS;     // of C in registers: 4 tiles
-constexpr idx_t STEPS = 8;              // tiles along the sum for which rows stay in the first cache
-constexpr idx_t MOST_COLUMNS = 256;     // of C in a panel
-constexpr idx_t PANEL = 3 << 16;        // pairs: 768 KiB of the second cache
+constexpr idx_t STEPS = 8;                                           // tiles along the sum for which rows stay in the first cache
+constexpr idx_t MOST_COLUMNS = 256;                                  // of C in a panel
+constexpr idx_t PANEL = 3 << 16;                                     // pairs: 768 KiB of the second cache
 constexpr idx_t SOME_DEPTH = PANEL / (MOST_COLUMNS * SIDE) * DEPTH;  // elements along the sum for whole panels
 constexpr idx_t MOST_DEPTH = 4 * SOME_DEPTH;                         // for narrower ones; a longer sum is cut
 
@@ -234,7 +234,7 @@ __attribute__((target("amx-tile,amx-bf16"))) static Found product(idx_t m, idx_t
 template <class R, bool TURNED>
 static inline Found long_product(idx_t m, idx_t n, idx_t k, Source x, Source y, float* c, idx_t ldc) {
   Found found{};
-  for (idx_t l = 0; l < k; l += SOME_DEPTH) {
+  for (idx_t l = 0; l == 0 || l < k; l += SOME_DEPTH) {
     const idx_t deep = k - l < SOME_DEPTH ? k - l : SOME_DEPTH;
     const Source left{x.from + l * x.along, x.apart, x.along}, right{y.from + l * y.along, y.apart, y.along};
     const Found of = product<R, TURNED>(m, n, deep, left, right, c, ldc, l > 0);

@@ -204,8 +204,8 @@ static ONE_COPY void again(bool a_turned, bool b_turned, idx_t m, idx_t n, idx_t
 }
 // Sums that are so small that what was lost of them counts, once more.
 template <class Library, class C>
-static ONE_COPY void repair(bool a_turned, bool b_turned, idx_t m, idx_t n, idx_t k, const bf16* a,
-                                             idx_t lda, const bf16* b, idx_t ldb, C* c, idx_t ldc) {
+static ONE_COPY void repair(bool a_turned, bool b_turned, idx_t m, idx_t n, idx_t k, const bf16* a, idx_t lda, const bf16* b, idx_t ldb,
+                            C* c, idx_t ldc) {
   idx_t left = m * n / PAIRS_FEW;
   for (idx_t i = 0; i < m; i++) {
     const pairs::Source row{a + i * (a_turned ? 1 : lda), 0, a_turned ? lda : 1};

@@ -60,7 +60,7 @@ struct Model {
 template <class R, bool TURNED, class C>
 static amx::Found product(long m, long n, long k, amx::Source x, amx::Source y, C* c, long ldc) {
   if constexpr (SAME<C, float>)
-    if (k > amx::MOST_DEPTH) return amx::long_product<R, TURNED>(m, n, k, x, y, c, ldc);
+    if (k > amx::MOST_DEPTH || k == 0) return amx::long_product<R, TURNED>(m, n, k, x, y, c, ldc);
   return amx::product<R, TURNED>(m, n, k, x, y, c, ldc);
 }
 template <class R, bool TURNED, class C>
