@@ -54,12 +54,24 @@ OPTIONS = ("server", "seconds", "until", "constants", "least_ops", "server_keys"
 UNTIL = {"eager": (by_eager, own_by_eager), "inductor": (by_inductor, own_by_inductor)}
 DEFAULT_SECONDS = 60.0
 FIRST_SECONDS = 10.0
+LEAST_SECONDS = 5.0  # of search for a part of a group; as many as were asked for, where these are fewer
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Facts of a plan that is asked for. constants: positions of inputs that do not change from call to call. updates:
+    of inputs, by what the group computes. seconds: of search."""
+
+    constants: frozenset[int]
+    updates: Sequence[Update]
+    seconds: float
 
 
 @dataclass
 class Backend:
     """One configuration of the back end, with what it compiled and the program still has. server: its address; None:
-    FUSEPLAN_SERVER, or else one of this process's own. seconds: of search for each group. until: what runs before there
+    FUSEPLAN_SERVER, or else one of this process's own. seconds: of search for each group; its other
+    ways (`parts`) share as many. until: what runs before there
     is a plan, "eager" or "inductor", and where no plan is faster. constants: parameters and buffers of models that are
     called without gradients are taken for constants: what depends on them alone is computed once, and again where
     PyTorch counted a write to one; writes by `.data` are not counted. least_ops: of a group that a plan is asked for.
@@ -145,7 +157,8 @@ class Backend:
             updates = take_updates(parts.module, parts.groups)
             for name in parts.groups:
                 label = f"{kind} {len(whole.groups)}"
-                whole.groups.append(self._place(whole, parts.module, name, label, constants, updates[name]))
+                place = self._place(whole, parts.module, name, label, constants, self.seconds, updates[name])
+                whole.groups.append(place)
             parts.module.recompile()
             reasons = {n.name: support.verdict(n).reason for n in module.graph.nodes if n.op == "call_function"}
             left = {n.name: reasons.get(n.name, "") for n in parts.module.graph.nodes if n.op == "call_function"}
@@ -163,6 +176,7 @@ class Backend:
         name: str,
         label: str,
         constants: frozenset[str],
+        seconds: float,
         updates: Sequence[Update] = (),
         is_part: bool = False,
     ) -> PlannedGroup:
@@ -171,8 +185,8 @@ class Backend:
         dynamic = any(isinstance(v, SYMBOLS) or _is_symbolic(v) for v in values)
         mode = next((v.fake_mode for v in values if hasattr(v, "fake_mode")), None)
         examples = values if dynamic or mode is None else [concrete(v, mode) for v in values]
-        named = _named(call.args, constants)
-        ask = partial(self._ask, named, updates) if is_part else partial(self._ask_with_parts, whole, named, updates)
+        wanted = Wanted(_named(call.args, constants), updates, seconds)
+        ask = partial(self._ask, wanted) if is_part else partial(self._ask_with_parts, whole, wanted)
         slot = partial(Slot, refused=self._refused, changed=whole.changed, updates=updates)
         group = PlannedGroup(getattr(parent, name), examples, dynamic, label, updates, slot, ask, UNTIL[self.until][0])
         setattr(parent, name, group)
@@ -181,8 +195,7 @@ class Backend:
     def _ask_with_parts(
         self,
         whole: WholeGraph,
-        constants: frozenset[int],
-        updates: Sequence[Update],
+        wanted: Wanted,
         module: GraphModule,
         slot: Slot,
         examples: Sequence[Any],
@@ -193,20 +206,23 @@ class Backend:
 
         def ended() -> None:
             inputs = [n for n in module.graph.nodes if n.op == "placeholder"]
-            names = frozenset(inputs[i].name for i in constants)
-            for way in ways_of(module):
-                parts = parts_of(
-                    module, way, self.least_ops, lambda p, name: self._place(whole, p, name, name, names, is_part=True)
-                )
-                if parts is not None:
-                    slot.offer(Offered(updating(parts, updates), parts=parts))
+            names = frozenset(inputs[i].name for i in wanted.constants)
+            ways = ways_of(module)
 
-        self._ask(constants, updates, module, slot, examples, alignments, ended)
+            def place(parent: GraphModule, name: str, count: int) -> PlannedGroup:
+                seconds = max(wanted.seconds / len(ways) / count, min(LEAST_SECONDS, wanted.seconds))
+                return self._place(whole, parent, name, name, names, seconds, is_part=True)
+
+            for way in ways:
+                parts = parts_of(module, way, self.least_ops, place)
+                if parts is not None:
+                    slot.offer(Offered(updating(parts, wanted.updates), parts=parts))
+
+        self._ask(wanted, module, slot, examples, alignments, ended)
 
     def _ask(
         self,
-        constants: frozenset[int],
-        updates: Sequence[Update],
+        wanted: Wanted,
         module: GraphModule,
         slot: Slot,
         examples: Sequence[Any],
@@ -223,15 +239,16 @@ class Backend:
                 if not read.number:
                     least = read.dtype.itemsize
                     row["alignment"] = max(min(row["alignment"], alignments[read.position]), least)
-                if read.position in constants and not read.number:
+                if read.position in wanted.constants and not read.number:
                     row["constant"] = "torch"  # which version it is of, the tensor itself says at each call
-            donate(exported[0], updates, alignments)
+            donate(exported[0], wanted.updates, alignments)
             targets = (f"{target}:{MKL}", target) if has_mkl() else (target,)
             return [{"graph": exported[0].body, "target": t, "device_key": class_key(t)} for t in targets]
 
         def ready(answer: Answer, binaries: Mapping[str, bytes], executor: Executor) -> None:
             program = CpuProgram(read_plan(answer.plan), binaries, executor)
-            call = plan_call(exported[0], examples, program, Names(answer.names.inputs, answer.names.outputs), updates)
+            names = Names(answer.names.inputs, answer.names.outputs)
+            call = plan_call(exported[0], examples, program, names, wanted.updates)
             slot.offer(Offered(call, answer.plan_key, len(program.plan.steps)))
 
         def all_is_asked() -> None:
@@ -240,7 +257,7 @@ class Backend:
             finally:
                 slot.close()
 
-        self.asker.ask(Question(requests, ready, slot.withdraw, all_is_asked, _rungs(self.seconds)))
+        self.asker.ask(Question(requests, ready, slot.withdraw, all_is_asked, _rungs(wanted.seconds)))
 
     def _refused(
         self, plan: Offered, why: Refusal, detail: str, plan_us: float | None, replaced_us: float | None

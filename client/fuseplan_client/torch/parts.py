@@ -70,16 +70,16 @@ def ways_of(module: GraphModule) -> list[str]:
 
 
 def parts_of(
-    module: GraphModule, way: str, least_ops: int, place: Callable[[GraphModule, str], PlannedGroup]
+    module: GraphModule, way: str, least_ops: int, place: Callable[[GraphModule, str, int], PlannedGroup]
 ) -> Parts | None:
     """The parts of a group's module by a way of `ways_of`; None where there is nothing but what that leaves. place:
-    puts a group in the place of a submodule."""
+    puts a group in the place of a submodule, of so many of this way."""
     graph, support = copied(module.graph), Support(WAYS[way])
     if WAYS[way] is PRODUCTS:
         split_bias(graph, support)
     found = partition(GraphModule(module, graph), support, least_ops)
     if not found.groups:
         return None
-    groups = [place(found.module, name) for name in found.groups]
+    groups = [place(found.module, name, len(found.groups)) for name in found.groups]
     found.module.recompile()
     return Parts(way, found.module, groups)

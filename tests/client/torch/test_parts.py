@@ -45,7 +45,7 @@ def test_parts_give_what_the_group_gives(way: str) -> None:
     """Groups of a way have nothing of what it leaves, and attention's do have the products."""
     module, inside = traced(block, X, W), set[Any]()
 
-    def place(parent: GraphModule, name: str) -> Any:
+    def place(parent: GraphModule, name: str, _: int) -> Any:
         group = getattr(parent, name)
         inside.update(n.target for n in group.graph.nodes)
         return group
@@ -61,4 +61,4 @@ def test_parts_give_what_the_group_gives(way: str) -> None:
 def test_nothing_but_a_product_has_no_parts() -> None:
     module = traced(torch.matmul, torch.randn(8, 8), torch.randn(8, 8))
     (way,) = ways_of(module)
-    assert parts_of(module, way, 2, lambda parent, name: getattr(parent, name)) is None
+    assert parts_of(module, way, 2, lambda parent, name, _: getattr(parent, name)) is None

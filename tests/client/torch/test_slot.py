@@ -182,3 +182,30 @@ def test_plans_are_asked_for_as_many_threads_as_the_models_thread_has() -> None:
     asking.start()
     asking.join()
     assert targets == ["cpu:1"]
+
+
+def test_the_other_ways_of_a_group_share_as_many_seconds_as_the_group_has() -> None:
+    """However many parts a way has, the search of all takes twice as long as that of the group, at the most."""
+    torch._dynamo.reset()
+    noted = Noted()
+    heads = torch.randn(1, 2, 16, 8)
+    weight = torch.randn(8, 8)
+
+    def block(x: torch.Tensor) -> torch.Tensor:
+        mixed = torch.nn.functional.scaled_dot_product_attention(x.tanh(), x.sin() + 1, (x.cos() * 2).exp())
+        return (mixed.exp().sin() @ weight).tanh() * 2
+
+    compiled = torch.compile(block, backend=Backend(asker=noted, seconds=90), dynamic=False)
+    with torch.no_grad():
+        compiled(heads)
+        assert [question.seconds for question in noted.questions] == [(10, 90)]
+        ended = 0
+        while ended < len(noted.questions):
+            for question in noted.questions[ended:]:
+                question.ended()
+                ended += 1
+            for _ in range(5):
+                compiled(heads)
+    parts = [question.seconds[-1] for question in noted.questions[1:]]
+    assert len(parts) > 3, "of both ways"
+    assert sum(parts) == pytest.approx(90)
