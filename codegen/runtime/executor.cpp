@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "mersenne_twister.h"
 #include "wait_signal.h"
 
 typedef void (*Entry)(void* const* args, long task, long tasks);
@@ -243,6 +244,18 @@ int fp_run(const void* handle, int from, int to, void* const* addresses, int thr
   if (threads > 1 && way == POOL && on_pool(call, threads, true, false)) return RAN;
   call.alone();
   return RAN;
+}
+
+// out[i] = whether the number i that PyTorch's generator would give next is below `limit` 2^-53; then the generator is behind
+// them. state: what `torch.Generator.get_state` gives of one on a CPU. vector_bits: of instructions that the CPU has: 512
+// (AVX-512 F, BW, DQ, VL), 256 (AVX2) or 0. A compiler need not know a way to ask.
+void fp_draw_below(void* state, uint8_t* out, int64_t count, uint64_t limit, int vector_bits) {
+  TwisterState* twister = (TwisterState*)state;
+#if defined(__x86_64__)
+  if (vector_bits == 512) return draw_below_avx512(twister, out, count, limit);
+  if (vector_bits == 256) return draw_below_avx2(twister, out, count, limit);
+#endif
+  draw_below_anywhere(twister, out, count, limit);
 }
 
 }

@@ -8,12 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from fuseplan_client.cpu.machine import cpu_flags
 from fuseplan_client.cpu.shared_objects import ObjectError, entry_address, load_object
 
 VERSION = 1  # of the executor's functions
 STACK_BYTES = 4 << 20  # what kernels may take of a thread's stack
 OPENMP = ("libgomp", "libiomp5", "libomp")  # libraries with GOMP_parallel
 RTLD_NOLOAD = 4
+AVX512 = frozenset(("avx512f", "avx512bw", "avx512dq", "avx512vl"))
 
 Way = Literal["alone", "pool", "openmp"]
 WAYS: dict[Way, int] = {"alone": 0, "pool": 1, "openmp": 2}
@@ -51,6 +53,10 @@ class Executor:
             ctypes.c_void_p, ctypes.c_int, ctypes.c_int, ctypes.c_void_p, ctypes.c_int, ctypes.c_int, ctypes.c_int64,
         ]  # fmt: skip
         library.fp_free.argtypes = [ctypes.c_void_p]
+        self.draws = hasattr(library, "fp_draw_below")  # those of servers before it do not
+        if self.draws:
+            library.fp_draw_below.restype = None
+            library.fp_draw_below.argtypes = [*[ctypes.c_void_p] * 2, ctypes.c_int64, ctypes.c_uint64, ctypes.c_int]
         if error := library.fp_begin():
             raise OSError(error, "the executor cannot begin")
         self._library = library
@@ -63,6 +69,12 @@ class Executor:
             self._library.fp_use_openmp(*map(ctypes.c_void_p, functions))
             self.has_openmp = True
         return self.has_openmp
+
+    def draw_below(self, state: int, out: int, count: int, limit: int, bits: int | None = None) -> None:
+        """Whether each of the next `count` numbers of 53 bits is below `limit`, as bytes. state: address of what
+        `torch.Generator.get_state` gives of one on a CPU, which moves on. out: address of the bytes. bits: of vectors;
+        None: as many as this CPU has. Other Python threads run meanwhile."""
+        self._library.fp_draw_below(state, out, count, limit, vector_bits() if bits is None else bits)
 
     def program(self, steps: Sequence[ProgramStep]) -> "Program":
         """Steps to run, in order."""
@@ -113,6 +125,17 @@ def process_executor(sha256: str, data: bytes) -> Executor:
         if _executor is None:
             _executor = Executor(sha256, data)
         return _executor
+
+
+def the_executor() -> Executor | None:
+    """The executor of this process, None where no plan needed one yet."""
+    return _executor
+
+
+def vector_bits() -> int:
+    """The widest vectors that `draw_below` may use here: 512, 256, or 0 for none by name."""
+    flags = cpu_flags()
+    return 512 if flags >= AVX512 else 256 if "avx2" in flags else 0
 
 
 def loaded_openmp() -> ctypes.CDLL | None:

@@ -1,9 +1,10 @@
-"""Dropout in training, split into the op that draws its mask and pointwise ops that plans may compute.
+"""Dropout in training, split into the draw of its mask and pointwise ops that plans may compute.
 
-    native_dropout(x, p, True) -> mask = bernoulli_(empty_like(x, bool), 1 - p); x (mask scale); scale = 1 / (1 - p)
+    native_dropout(x, p, True) -> mask = drawn with 1 - p; x (mask scale); scale = 1 / (1 - p)
 
 PyTorch's kernel for the CPU does these steps, and rounds the scale to x's dtype, so that bits and the generator's state
-afterwards are those of eager. In place, since the order of draws in a tensor that is not contiguous depends on that.
+afterwards are those of eager (`draws`). The order of draws in a tensor that is not contiguous depends on its layout,
+which is that of `empty_like(x)`.
 """
 
 import operator
@@ -14,6 +15,8 @@ from torch.fx import Graph, Node
 from torch.fx.node import map_arg
 
 from fuseplan_client.torch.decompositions import fake_mode_of
+from fuseplan_client.torch.draws import drawn_mask, drawn_mask_like
+from fuseplan_client.torch.symbols import is_symbolic
 
 aten = torch.ops.aten
 
@@ -45,7 +48,7 @@ def _split(graph: Graph, node: Node) -> None:
 
     kept = 1.0 - float(probability)  # type: ignore[arg-type]
     with graph.inserting_before(node):
-        mask = call(aten.bernoulli_.float, call(aten.empty_like.default, x, dtype=torch.bool), kept)
+        mask = _mask(graph, x, kept, mode)  # type: ignore[arg-type]
         ones = call(aten._to_copy.default, mask, dtype=x.meta["val"].dtype)  # type: ignore[union-attr]
         out = call(aten.mul.Tensor, x, call(aten.mul.Scalar, ones, 0.0 if kept == 0.0 else 1.0 / kept))
     for user in list(node.users):
@@ -54,3 +57,16 @@ def _split(graph: Graph, node: Node) -> None:
             graph.erase_node(user)
     if not node.users:
         graph.erase_node(node)
+
+
+def _mask(graph: Graph, x: Node, kept: float, mode: Any) -> Node:
+    """The draw, which depends on x only where its sizes are not known."""
+    value = x.meta["val"]
+    with torch.no_grad(), mode:
+        mask = torch.empty_like(value, dtype=torch.bool)
+    if is_symbolic(value):
+        node = graph.call_function(drawn_mask_like, (x, kept))
+    else:
+        node = graph.call_function(drawn_mask, (tuple(mask.shape), tuple(mask.stride()), kept))
+    node.meta["val"] = mask
+    return node

@@ -19,6 +19,7 @@ from torch.fx import Graph, GraphModule, Node
 from torch.utils._pytree import tree_leaves
 
 from fuseplan_client.torch.aten.constants import CONSTANTS
+from fuseplan_client.torch.draws import DRAWS
 from fuseplan_client.torch.dropout import split_dropout
 from fuseplan_client.torch.export import is_view, root_of
 from fuseplan_client.torch.support import Support
@@ -131,7 +132,9 @@ def _written_over(node: Node) -> Iterable[Node]:
     """Roots of the operands that an op mutates."""
     schema = getattr(node.target, "_schema", None)
     if schema is None:
-        return () if node.target is operator.getitem else _roots(node) if _has_effect(node) else ()
+        return (
+            () if node.target is operator.getitem or node.target in DRAWS else _roots(node) if _has_effect(node) else ()
+        )
     if not schema.is_mutable:
         return ()
     named = dict(zip((a.name for a in schema.arguments), node.args, strict=False)) | dict(node.kwargs)

@@ -14,6 +14,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 from fuseplan_client.torch.aten.table import LOWERINGS
 from fuseplan_client.torch.aten.views import LAYOUT_OPS
 from fuseplan_client.torch.decompositions import UNKNOWN_SHAPES, fake_mode_of, lowered, name_of
+from fuseplan_client.torch.draws import DRAWS
 from fuseplan_client.torch.export import plain, unreadable
 from fuseplan_client.torch.symbols import SYMBOLS, hint, is_symbolic
 from fuseplan_client.torch.wire import Refused, Tensor, Writer
@@ -55,6 +56,8 @@ class Support:
             return self.verdict(source) if isinstance(source, Node) else Verdict(False, reason="no call")
         if node.target in self.left:
             return Verdict(False, reason="left to PyTorch")
+        if node.target in DRAWS:
+            return Verdict(False, reason="draws random numbers")
         schema = getattr(node.target, "_schema", None)
         if schema is None:
             return Verdict(False, reason=f"no such op: {name_of(node.target)}")

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import torch
 from fuseplan_client.torch import Refused, export, partition
+from fuseplan_client.torch.draws import DRAWS, drawn_mask
 
 from tests.support.aten_graphs import examples_of, nodes_of, outcome, run, traced
 from tests.support.whole import some
@@ -55,11 +56,10 @@ def test_what_follows_the_draw_is_planned_and_the_draw_is_not() -> None:
         parts = partition(graph.module)
         left = {n.target for n in nodes_of(parts.module)}
         assert parts.groups
-        assert aten.bernoulli_.float in left or graph.kind == "backward"
+        assert drawn_mask in left or graph.kind == "backward"
+        assert len(parts.groups) == 1, "a mask depends on no tensor"
         for name in parts.groups:
-            group = getattr(parts.module, name)
-            assert aten.bernoulli_.float not in [n.target for n in nodes_of(group)]
-            assert aten.empty_like.default not in [n.target for n in nodes_of(group)]
+            assert not DRAWS & {n.target for n in nodes_of(getattr(parts.module, name))}
 
 
 def test_outside_of_training_nothing_is_drawn() -> None:
