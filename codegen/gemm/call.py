@@ -24,11 +24,13 @@ FAR = 4  # elements: of operands that lie further apart along every axis, most o
 WORTH_A_SUM = 64  # products that a call adds to a result, or it takes as long to read and write that
 OPENBLAS = "openblas"
 PAIRS = "pairs"  # our own products of bf16 (gemm_pairs_cpu.h), with OpenBLAS behind them where denormals count
-AMX = "amx"  # our own products of bf16 in registers that are tiles (gemm_amx_cpu.h), with OpenBLAS as above
+AMX = "amx"  # our own products of bf16, and of f32 by pieces, in tiles of registers (gemm_amx_cpu.h), OpenBLAS as above
 PACKED = "packed"  # our own products of all types, which are converted on the way into the caches (gemm_packed_cpu.h)
 PACKED_32 = "packed32"  # `packed` in registers of 32 bytes, on CPUs that have wider ones
 PAIRS_GAIN, MOST_PAIRS_GAIN = 1.2, 2.5  # times f32's peak where pairs are worth it; more is a library's
 AMX_FEATURE = "amx_bf16"  # of a CPU
+SPLIT_PRODUCTS = 6  # of pieces, for one of f32
+SPLIT_SIDE, SPLIT_DEPTH = 16, 64  # rows and columns, and terms of a sum, from which such pieces are worth making
 BYTES = {PACKED: "REGISTER_BYTES", PACKED_32: "32"}  # of a register of our own products
 FMA = {"fma", "asimd"}  # without it, our products of floats are far slower than a library's
 
@@ -97,20 +99,17 @@ def libraries_for(call: GemmCall, graph: Graph, device: Device) -> tuple[str, ..
     if not call.of.dtype.is_float or call.is_spread:
         return own
     operands = {graph.inputs[matrix.tensor].dtype for matrix in (call.of.a, call.of.b)}
-    paired = (
-        operands == {bf16}
-        and call.of.dtype == f32
-        and not any(d.summed for d in call.loops)
-        and "avx512_bf16" in device.features
-    )
+    at_once = call.of.dtype == f32 and not any(d.summed for d in call.loops)
+    paired = at_once and operands == {bf16} and "avx512_bf16" in device.features
+    by_tiles = (AMX,) if AMX_FEATURE in device.features else ()
     converted = operands != {call.of.dtype}
     own = own if has_fma(device) else ()
     mkl = _mkl(device, first=paired or not converted)
     others = (*mkl[0], *((*own, OPENBLAS) if converted else (OPENBLAS, *own)), *mkl[1])
     if not paired:
-        return others
+        is_large = min(extent(call.m), extent(call.n)) >= SPLIT_SIDE and call.k.extent >= SPLIT_DEPTH
+        return (*by_tiles, *others) if at_once and operands == {f32} and is_large else others
     place = len(mkl[0]) if _has_fast_pairs(device) else len(others)
-    by_tiles = (AMX,) if AMX_FEATURE in device.features else ()
     return (*by_tiles, *others[:place], PAIRS, *others[place:])
 
 

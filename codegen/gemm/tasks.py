@@ -6,7 +6,7 @@ from math import prod
 
 from codegen.gemm.call import AMX, BYTES, OPENBLAS, PAIRS, GemmCall, Spread
 from codegen.gemm.dims import Digit, Dim
-from codegen.gemm.tile_registers import is_long, reads_rows_of_a
+from codegen.gemm.tile_registers import is_long, makes_rows_of_a, reads_rows_of_a
 from codegen.hardware.libraries import MKL
 from codegen.kernel import EmitError
 from codegen.printer.expressions import CTYPE
@@ -85,8 +85,9 @@ def task_lines(
         product = f"gemm_packed<{ctype}, {BYTES[library]}>"
         lines.append("  " * len(loops) + f"{product}({sizes}, {x}, {y}, {c}, {call.ldc}, {adds});")
         return lines
+    by_tiles = (reads_rows_of_a(call, *longest), is_long(call), makes_rows_of_a(call, *longest))
     functions = {
-        AMX: f"gemm_by_amx<{_bool(reads_rows_of_a(call, *longest))}, {_bool(is_long(call))}>({turned}, {arguments});",
+        AMX: f"gemm_by_amx<{', '.join(map(_bool, by_tiles))}>({turned}, {arguments});",
         PAIRS: f"gemm_by_pairs({turned}, {arguments});",
         **{own: f"gemm_packed<{ctype}, {bytes_}, {turned}>({arguments}, {adds});" for own, bytes_ in BYTES.items()},
         OPENBLAS: f"gemm<{ctype}>({turned}, {arguments}, {adds});",

@@ -4,6 +4,7 @@
 #include "gemm_amx_cpu.h"
 #include "gemm_packed_cpu.h"
 #include "gemm_pairs_cpu.h"
+#include "gemm_split_cpu.h"
 using packed::least;
 // Where a tensor would start of which `part` holds the elements from `offset` on.
 template <class T>
@@ -191,31 +192,32 @@ static inline idx_t terms_needed(bool b_turned, idx_t m, idx_t n, idx_t k, idx_t
 constexpr idx_t PAIRS_M = 512;    // rows of A for which a block of B is put together once
 constexpr idx_t PAIRS_FEW = 256;  // one in so many sums is computed by itself; of a block with more of them, all again
 static inline float wide(bf16 x) { return bits<float>((uint64_t)x.u << 16); }
-static inline bool is_zero(pairs::Source row, idx_t k) {
+static inline float wide(float x) { return x; }
+template <class T> static inline bool is_zero(pairs::Strided<T> row, idx_t k) {
   for (idx_t p = 0; p < k; p++)
-    if (row.from[p * row.along].u & 0x7fff) return false;
+    if (!(wide(row.from[p * row.along]) == 0)) return false;
   return true;
 }
-// All sums once more, of operands that are widened.
-template <class Library, class C>
-static ONE_COPY void again(bool a_turned, bool b_turned, idx_t m, idx_t n, idx_t k, const bf16* a, idx_t lda, const bf16* b, idx_t ldb,
-                           C* c, idx_t ldc) {
+// All sums once more, of operands that are floats or become such.
+template <class Library, class T, class C>
+static ONE_COPY void again(bool a_turned, bool b_turned, idx_t m, idx_t n, idx_t k, const T* a, idx_t lda, const T* b, idx_t ldb, C* c,
+                           idx_t ldc) {
   gemm<float, Library>(a_turned, b_turned, m, n, k, a, lda, b, ldb, c, ldc, false);
 }
 // Sums that are so small that what was lost of them counts, once more.
-template <class Library, class C>
-static ONE_COPY void repair(bool a_turned, bool b_turned, idx_t m, idx_t n, idx_t k, const bf16* a, idx_t lda, const bf16* b, idx_t ldb,
-                            C* c, idx_t ldc) {
+template <class Library, class T, class C>
+static ONE_COPY void repair(bool a_turned, bool b_turned, idx_t m, idx_t n, idx_t k, const T* a, idx_t lda, const T* b, idx_t ldb, C* c,
+                            idx_t ldc) {
   idx_t left = m * n / PAIRS_FEW;
   for (idx_t i = 0; i < m; i++) {
-    const pairs::Source row{a + i * (a_turned ? 1 : lda), 0, a_turned ? lda : 1};
+    const pairs::Strided<T> row{a + i * (a_turned ? 1 : lda), 0, a_turned ? lda : 1};
     bool looked = false;
     for (idx_t j = 0; j < n; j++) {
       if (!(__builtin_fabsf(cast<float>(load<1, 1>(c + i * ldc + j)).v) < pairs::LEAST_SUM)) continue;
       if (!looked && is_zero(row, k)) break;
       looked = true;
       if (left-- <= 0) return again<Library>(a_turned, b_turned, m, n, k, a, lda, b, ldb, c, ldc);
-      const pairs::Source column{b + j * (b_turned ? ldb : 1), 0, b_turned ? 1 : ldb};
+      const pairs::Strided<T> column{b + j * (b_turned ? ldb : 1), 0, b_turned ? 1 : ldb};
       float sum = 0;
       for (idx_t p = 0; p < k; p++) sum = __builtin_fmaf(wide(row.from[p * row.along]), wide(column.from[p * column.along]), sum);
       store<1, 1>(c + i * ldc + j, cast<C>(Vec<float, 1>{sum}));
@@ -298,24 +300,26 @@ static inline void gemm_by_tiles(bool a_turned, bool b_turned, idx_t m, idx_t n,
     }
 }
 constexpr idx_t AMX_M = 256, AMX_N = 256, AMX_LD = AMX_N + BLOCK_PAD;  // of a block of sums
-// bf16 products by AMX; widened where the compiler does not know it, or the system does not let the process use its registers.
-// OF_A: whether tiles of A are read as rows, not B's. LONG: whether sums may have more than amx::MOST_DEPTH terms.
-template <bool OF_A, bool LONG, class C>
-static inline void gemm_by_amx(bool a_turned, bool b_turned, idx_t m, idx_t n, idx_t k, const bf16* a, idx_t lda, const bf16* b,
-                               idx_t ldb, C* c, idx_t ldc) {
+// Where sums of some operands are: in a block of floats, which then become C's.
+template <class Products, class T, class C>
+static inline void gemm_by_blocks(bool a_turned, bool b_turned, idx_t m, idx_t n, idx_t k, const T* a, idx_t lda, const T* b, idx_t ldb,
+                                  C* c, idx_t ldc) {
+  alignas(64) float sums[AMX_M * AMX_LD];
+  for (idx_t j = 0; j < n; j += AMX_N)
+    for (idx_t i = 0; i < m; i += AMX_M) {
+      const idx_t rows = least(m - i, AMX_M), columns = least(n - j, AMX_N);
+      const T *const x = a + i * (a_turned ? 1 : lda), *const y = b + j * (b_turned ? ldb : 1);
+      Products::product(a_turned, b_turned, rows, columns, k, x, lda, y, ldb, sums, AMX_LD);
+      convert_rows(rows, columns, sums, AMX_LD, c + i * ldc + j, ldc);
+    }
+}
 #ifdef GEMM_AMX
-  if (m <= 0 || n <= 0) return;
-  if (!amx::permitted()) return again<OpenBlas>(a_turned, b_turned, m, n, k, a, lda, b, ldb, c, ldc);
-  if constexpr (LONG && !SAME<C, float>) {
-    alignas(64) float sums[AMX_M * AMX_LD];
-    for (idx_t j = 0; j < n; j += AMX_N)
-      for (idx_t i = 0; i < m; i += AMX_M) {
-        const idx_t rows = least(m - i, AMX_M), columns = least(n - j, AMX_N);
-        const bf16 *const x = a + i * (a_turned ? 1 : lda), *const y = b + j * (b_turned ? ldb : 1);
-        gemm_by_amx<OF_A, LONG>(a_turned, b_turned, rows, columns, k, x, lda, y, ldb, sums, AMX_LD);
-        convert_rows(rows, columns, sums, AMX_LD, c + i * ldc + j, ldc);
-      }
-  } else {
+// Products by AMX, of bf16 as they are and of floats by pieces. OF_A, PIECES_OF_A: whether tiles of A are rows, not B's, for bf16
+// and for pieces. LONG: whether sums of bf16 may have more than amx::MOST_DEPTH terms.
+template <bool OF_A, bool LONG, bool PIECES_OF_A> struct Amx {
+  template <class C>
+  static void product(bool a_turned, bool b_turned, idx_t m, idx_t n, idx_t k, const bf16* a, idx_t lda, const bf16* b, idx_t ldb, C* c,
+                      idx_t ldc) {
     const pairs::Source x{a, a_turned ? 1 : lda, a_turned ? lda : 1}, y{b, b_turned ? ldb : 1, b_turned ? 1 : ldb};
     const idx_t rows = OF_A ? m : n, columns = OF_A ? n : m;
     amx::Found found;
@@ -327,9 +331,30 @@ static inline void gemm_by_amx(bool a_turned, bool b_turned, idx_t m, idx_t n, i
       again<OpenBlas>(a_turned, b_turned, m, n, k, a, lda, b, ldb, c, ldc);
     else if (found.is_small) repair<OpenBlas>(a_turned, b_turned, m, n, k, a, lda, b, ldb, c, ldc);
   }
-#else
-  again<OpenBlas>(a_turned, b_turned, m, n, k, a, lda, b, ldb, c, ldc);
+  static void product(bool a_turned, bool b_turned, idx_t m, idx_t n, idx_t k, const float* a, idx_t lda, const float* b, idx_t ldb,
+                      float* c, idx_t ldc) {
+    const split::Source x{a, a_turned ? 1 : lda, a_turned ? lda : 1}, y{b, b_turned ? ldb : 1, b_turned ? 1 : ldb};
+    const split::Found found = split::product<amx::Registers, !PIECES_OF_A>(
+        PIECES_OF_A ? m : n, PIECES_OF_A ? n : m, k, PIECES_OF_A ? x : y, PIECES_OF_A ? y : x, c, ldc);
+    if (found.is_wrong) again<OpenBlas>(a_turned, b_turned, m, n, k, a, lda, b, ldb, c, ldc);
+    else if (found.is_small) repair<OpenBlas>(a_turned, b_turned, m, n, k, a, lda, b, ldb, c, ldc);
+  }
+};
 #endif
+// Products by AMX; of floats by a library where the compiler does not know it, or the system does not let the process use its
+// registers.
+template <bool OF_A, bool LONG, bool PIECES_OF_A, class T, class C>
+static inline void gemm_by_amx(bool a_turned, bool b_turned, idx_t m, idx_t n, idx_t k, const T* a, idx_t lda, const T* b, idx_t ldb,
+                               C* c, idx_t ldc) {
+#ifdef GEMM_AMX
+  if (m <= 0 || n <= 0) return;
+  if (amx::permitted()) {
+    if constexpr (SAME<C, float> || (SAME<T, bf16> && !LONG))
+      return Amx<OF_A, LONG, PIECES_OF_A>::product(a_turned, b_turned, m, n, k, a, lda, b, ldb, c, ldc);
+    else return gemm_by_blocks<Amx<OF_A, LONG, PIECES_OF_A>>(a_turned, b_turned, m, n, k, a, lda, b, ldb, c, ldc);
+  }
+#endif
+  again<OpenBlas>(a_turned, b_turned, m, n, k, a, lda, b, ldb, c, ldc);
 }
 #endif
 // Products by MKL, of bf16 as they are where it can.

@@ -22,10 +22,12 @@ using Pairs = Reg<Pair, 16>;
 
 // An operand in memory. apart: elements from one row of A or column of B to the next. along: from one element of the sum
 // to the next. One of them is 1.
-struct Source {
-  const bf16* from;
+template <class T> struct Strided {
+  const T* from;
   idx_t apart, along;
+  Strided at(idx_t i, idx_t l) const { return {from + i * apart + l * along, apart, along}; }
 };
+using Source = Strided<bf16>;
 // Panels of SIDE rows of A or columns of B: the pairs of each step along the sum side by side.
 template <idx_t SIDE> VDEV void put(Pair* to, idx_t side, idx_t step, Pairs r) {
   constexpr idx_t PIECE = SIDE < 16 ? SIDE : 16;

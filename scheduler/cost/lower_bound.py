@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from itertools import combinations
 
+from codegen.gemm.call import AMX_FEATURE, SPLIT_PRODUCTS
 from codegen.hardware.gpus import LEAST_LAUNCH_US, facts
 from fusion_ir.records import Ceilings, Device
 from scheduler.cost.traffic import Traffic
@@ -27,15 +28,17 @@ def bound_terms_us(traffic: Traffic, device: Device) -> dict[str, float]:
     multiply-adds a cycle, or 2 additions and 2 multiplications (4.0 instructions), as many operations either way, and
     no more of any vector instructions. Conversions are not counted: 32 elements of 16 bits take one instruction at the
     least (vcvtne2ps2bf16, 1.3 a cycle), which is little beside their bytes.
-    products: of narrow operands, at the peak of a GPU's tensor cores or of a CPU's vectors, where that is known.
+    products: of narrow operands, at the peak of a GPU's tensor cores or of a CPU's vectors, where that is known; of f32
+    where AMX may multiply it by pieces, at what its tiles and the vectors can do at once.
     """
     ceilings = device.ceilings
     if ceilings is None:
         return {}
+    vector_operations = traffic.vector_operations - (traffic.f32_products if _has_split(device) else 0.0)
     return {
         "launch": _launch_us(device, ceilings),
         "bytes": memory_us(traffic.read_bytes, traffic.written_bytes, ceilings),
-        "arithmetic": traffic.vector_operations / (ceilings.fma_gflops * 1e3),
+        "arithmetic": vector_operations / (ceilings.fma_gflops * 1e3),
         "products": sum(_products_us(traffic, device).values()),
     }
 
@@ -65,7 +68,15 @@ def product_gflops(device: Device) -> Mapping[str, float]:
 def _products_us(traffic: Traffic, device: Device) -> dict[str, float]:
     """Lower bounds in microseconds on products of narrow operands, by the operands' dtype, where its rate is known."""
     rates = product_gflops(device)
-    return {dtype: operations / (rates[dtype] * 1e3) for dtype, operations in traffic.products if dtype in rates}
+    found = {dtype: operations / (rates[dtype] * 1e3) for dtype, operations in traffic.products if dtype in rates}
+    if traffic.f32_products and _has_split(device) and device.ceilings is not None:
+        found["f32"] = traffic.f32_products / ((rates["bf16"] / SPLIT_PRODUCTS + device.ceilings.fma_gflops) * 1e3)
+    return found
+
+
+def _has_split(device: Device) -> bool:
+    """Whether f32 may be multiplied by pieces of bf16 (gemm_split_cpu.h), at a rate that is known."""
+    return device.target == "cpu" and AMX_FEATURE in device.features and "bf16" in product_gflops(device)
 
 
 def _launch_us(device: Device, ceilings: Ceilings) -> float:

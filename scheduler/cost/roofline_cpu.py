@@ -44,6 +44,7 @@ EFFICIENCY: dict[str, Efficiency] = {
 GATHERED = 8.0
 # Elements of the largest output for each multiprocessor, and bytes: with fewer, or more, blocks may be too few.
 FEW, NARROW_BYTES = 1024, 1 << 20
+SPLIT_RATE = 1.4  # see `_narrow_rate`
 USUAL = Efficiency(bandwidth=0.5, arithmetic=0.25, overhead_us=1.0)
 
 # For a device whose ceilings were not measured: only ratios matter here.
@@ -64,9 +65,12 @@ def family_bound_us(traffic: Traffic, family: str, device: Device) -> float:
 
 
 def _narrow_rate(device: Device, dtype: str) -> float:
-    """Rate at which kernels multiply operands of a dtype, over that of f32: for bf16 4 where a library uses registers
-    that are tiles (of a peak of 8 and more; measured: 4 to 6), up to 2 where the CPU has an instruction for it, as
-    far as that is faster, else 1, since operands are widened."""
+    """Rate at which kernels multiply operands of a dtype, over that of f32 in vectors: for bf16 4 where a library uses
+    registers that are tiles (of a peak of 8 and more; measured: 4 to 6), up to 2 where the CPU has an instruction for
+    it, as far as that is faster, else 1, since operands are widened. For f32 1.4 where such registers multiply it by
+    pieces (measured: 1.3 to 1.6)."""
+    if dtype == "f32":
+        return SPLIT_RATE if AMX_FEATURE in device.features else 1.0
     if dtype != "bf16" or "avx512_bf16" not in device.features:
         return 1.0
     known = dict(device.ceilings.product_gflops).get(dtype) if device.ceilings else None
@@ -90,7 +94,8 @@ def predicted_us(traffic: Traffic, family: str, device: Device, among: Collectio
     products = 0.0 if usual.pulls else traffic.made_contracted
     others = (traffic.pulled_operations if usual.pulls else traffic.made_operations) - products
     if not usual.pulls:
-        products -= sum(made - made / _narrow_rate(device, dtype) for dtype, made in traffic.made_products)
+        made_products = (*traffic.made_products, ("f32", traffic.f32_products))
+        products -= sum(made - made / _narrow_rate(device, dtype) for dtype, made in made_products)
     shares = products / usual.arithmetic + others / (usual.beside or usual.arithmetic)
     arithmetic_us = shares / (ceilings.fma_gflops * 1e3)
     return ceilings.launch_us + usual.overhead_us + max(memory_us, arithmetic_us)

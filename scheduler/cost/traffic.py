@@ -27,7 +27,7 @@ class Traffic:
     it, two per product of a contraction. vector_operations: those that no narrower or special unit could take over.
     pulled_operations: arithmetic and loads where every element of every output computes all that it needs by itself.
     products: the part of `operations` in contractions that matrix units may take over, by dtype of the operands before
-    casts that lose nothing.
+    casts that lose nothing. f32_products: the part of vector_operations in contractions of f32.
     elements: of the largest output. longest: operations and loads of the output element that pulls most.
     made_operations, made_products: `operations` and `products` as kernels do them, for predictions: every needed
     element of a contraction counts, also equal ones and those of which a bound knows too little, and dtypes are those
@@ -44,6 +44,7 @@ class Traffic:
     made_operations: float = 0.0
     made_products: tuple[tuple[str, float], ...] = ()
     made_contracted: float = 0.0
+    f32_products: float = 0.0
 
     @property
     def bytes(self) -> int:
@@ -67,6 +68,7 @@ def traffic_of(graph: Graph) -> Traffic:
     read_bytes = 0
     work: dict[tuple[object, ...], tuple[float, float, float]] = {}
     multiplied: dict[tuple[object, ...], str] = {}  # contractions that matrix units may take over: their dtype
+    of_f32: set[tuple[object, ...]] = set()  # contractions
     narrow_made: dict[tuple[object, ...], str] = {}  # those whose operands are narrow as they are written
     narrow = _narrowest(graph)
     roots: dict[Node, object] = {}  # what views are made of: the same of all views of the same tensors
@@ -98,12 +100,15 @@ def traffic_of(graph: Graph) -> Traffic:
                 bounded = 0.0
             if not bounded:
                 multiplied[signature] = max(held, key=lambda dtype: dtype.bytes).name
+            elif node.dtype.name == "f32":
+                of_f32.add(signature)
         made = 2.0 * products(node) * needed[node] if row.kind is OpKind.CONTRACT else operations
         known = work.get(signature, (0.0, 0.0, 0.0))
         work[signature] = (max(known[0], operations), max(known[1], bounded), max(known[2], made))
     written_bytes = sum(o.node.bytes for o in graph.outputs)
     operations, bounded, made = (float(sum(counts[i] for counts in work.values())) for i in range(3))
     contracted = sum(counts[2] for (op, *_), counts in work.items() if op == "contract")
+    f32_products = sum(work[signature][1] for signature in of_f32)
 
     def by_dtype(dtypes: Mapping[tuple[object, ...], str], place: int) -> tuple[tuple[str, float], ...]:
         products: dict[str, float] = {}
@@ -114,7 +119,7 @@ def traffic_of(graph: Graph) -> Traffic:
     largest = max((o.node.elements for o in graph.outputs), default=0)
     return Traffic(
         read_bytes, written_bytes, operations, bounded, _pulled(graph), by_dtype(multiplied, 0), largest,
-        _longest(graph), made, by_dtype(narrow_made, 2), contracted,
+        _longest(graph), made, by_dtype(narrow_made, 2), contracted, f32_products,
     )  # fmt: skip
 
 

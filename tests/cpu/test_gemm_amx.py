@@ -9,10 +9,10 @@ import pytest
 
 from codegen.gemm.call import AMX_FEATURE
 from codegen.gemm.tile_registers import MOST_DEPTH
-from codegen.launch.cpu import GuardedTensor
 from codegen.toolchain.cpu import host_features
 from fusion_ir.dtype import bf16
 from testing.vec_harness import NATIVE, Library, build
+from tests.support.amx_model import MODEL, guarded
 from tests.support.whole import some
 
 pytestmark = pytest.mark.skipif("avx512_bf16" not in host_features(), reason="needs AVX512_BF16")
@@ -32,31 +32,8 @@ SIZES = [
     (96, 64, 800),
 ]
 LAYOUTS = [*product((False, True), repeat=4)]  # rows along the sum, columns too, C turned, bf16
-MODEL = """
-#include "gemm_amx_cpu.h"
-struct Model {
-  float sums[4][16][16];
-  uint16_t tiles[8][16][32];
-  static float wide(uint16_t x) {  // denormals count as 0
-    const uint32_t bits = x & 0x7f80 ? (uint32_t)x << 16 : 0;
-    float f;
-    memcpy(&f, &bits, sizeof f);
-    return f;
-  }
-  template <int T> void* row(int i) { return T < 4 ? (void*)sums[T < 4 ? T : 0][i] : (void*)tiles[T][i]; }
-  template <int T> void clear() { memset(sums[T], 0, sizeof sums[T]); }
-  template <int T> void load(const void* from, idx_t apart) {
-    for (int i = 0; i < 16; i++) memcpy(row<T>(i), (const char*)from + i * apart, 64);
-  }
-  template <int T> void store(void* to, idx_t apart) {
-    for (int i = 0; i < 16; i++) memcpy((char*)to + i * apart, row<T>(i), 64);
-  }
-  template <int S, int A, int B> void add() {
-    for (int i = 0; i < 16; i++)
-      for (int j = 0; j < 16; j++)
-        for (int p = 0; p < 32; p++) sums[S][i][j] += wide(tiles[A][i][p]) * wide(tiles[B][p / 2][2 * j + p % 2]);
-  }
-};
+INCLUDED = '#include "gemm_amx_cpu.h"\n'
+CALLS = """
 template <class R, bool TURNED, class C>
 static amx::Found product(long m, long n, long k, amx::Source x, amx::Source y, C* c, long ldc) {
   if constexpr (SAME<C, float>)
@@ -88,7 +65,7 @@ extern "C" long most_depth() { return amx::MOST_DEPTH; }
 def library() -> Library:
     if not NATIVE.available():
         pytest.skip(f"no {NATIVE.compiler[0]}")
-    return build(MODEL, NATIVE)
+    return build(INCLUDED + MODEL + CALLS, NATIVE)
 
 
 @pytest.fixture(params=["model", "amx_registers"])
@@ -96,14 +73,6 @@ def function(request: pytest.FixtureRequest, library: Library) -> str:
     if request.param != "model" and (AMX_FEATURE not in host_features() or not library.symbol("permitted")()):
         pytest.skip("needs AMX_BF16, and a system that lets processes use it")
     return request.param
-
-
-def guarded(values: Array) -> tuple[GuardedTensor, Array]:
-    """A copy before a page that nobody may touch."""
-    memory = GuardedTensor(values.nbytes, values.itemsize, at_end=True)
-    view = memory.bytes.view(values.dtype).reshape(values.shape)
-    view[:] = values
-    return memory, view
 
 
 def multiplied(

@@ -30,8 +30,8 @@ def device(bf16_gflops: float | None) -> Device:
     )
 
 
-def called(dtype: DType) -> tuple[GemmCall, Graph]:
-    graph = dense_graph([(64, 96), (96, 80)], lambda x, w: build.matmul(x, w, f32), dtype)
+def called(dtype: DType, rows: int = 64, depth: int = 96, columns: int = 80) -> tuple[GemmCall, Graph]:
+    graph = dense_graph([(rows, depth), (depth, columns)], lambda x, w: build.matmul(x, w, f32), dtype)
     node = graph.outputs[0].node
     found = contraction(graph, node, digits(node, padded(node.sizes, range(2))), widened=True)
     assert isinstance(found, Contraction)
@@ -57,4 +57,11 @@ def test_registers_that_are_tiles_come_first_where_there_are_any() -> None:
     assert first_libraries(*called(bf16), with_tiles)[0] == AMX
     assert AMX not in libraries_for(*called(bf16), device(1500.0))
     assert AMX not in libraries_for(*called(f16), with_tiles)
-    assert AMX not in libraries_for(*called(f32), with_tiles)
+    assert first_libraries(*called(f32), with_tiles)[0] == AMX, "by pieces"
+    assert AMX not in libraries_for(*called(f32), device(1500.0))
+
+
+@pytest.mark.parametrize("sizes", [(8, 96, 80), (64, 32, 80), (64, 96, 8)])
+def test_pieces_of_few_elements_are_not_worth_their_making(sizes: tuple[int, int, int]) -> None:
+    with_tiles = device(1500.0).model_copy(update={"features": (AMX_FEATURE, "avx512_bf16", "fma")})
+    assert AMX not in libraries_for(*called(f32, *sizes), with_tiles)

@@ -6,9 +6,13 @@ from itertools import combinations
 import pytest
 
 from codegen.hardware.gpus import GPUS, LEAST_LAUNCH_US, specified
+from fusion_ir import building as build
+from fusion_ir.dtype import f32
 from fusion_ir.records import Ceilings, Device
 from scheduler.cost.lower_bound import bound_by, bound_terms_us, least_bound_us, lower_bound_us, memory_us
-from scheduler.cost.traffic import Traffic
+from scheduler.cost.roofline_cpu import predicted_us
+from scheduler.cost.traffic import Traffic, traffic_of
+from tests.support.products import dense_graph
 from tests.unit.scheduler.fakes import CEILINGS, DEVICE
 
 Rates = tuple[float, float]  # GB/s read and written at once
@@ -131,6 +135,23 @@ def test_products_of_narrow_operands_take_what_their_units_take() -> None:
     traffic = Traffic(1, 1, 3e9, 0.0, products=(("bf16", 1e9), ("f16", 1e9), ("i8", 1e9)))
     assert bound_terms_us(traffic, WITH_PRODUCTS)["products"] == pytest.approx(5_000 + 10_000)
     assert lower_bound_us(traffic, DEVICE) == 2.0, "ceilings of before do not say"
+
+
+def test_products_of_f32_may_take_what_tiles_and_vectors_take_at_once() -> None:
+    """A sixth of the 600 GFLOP/s of bf16, and the 100 of vectors."""
+    ceilings = CEILINGS.model_copy(update={"product_gflops": (("bf16", 600.0),)})
+    with_tiles = DEVICE.model_copy(update={"ceilings": ceilings, "features": ("amx_bf16", "avx512_bf16")})
+    without = with_tiles.model_copy(update={"features": ("avx512_bf16",)})
+    graph = dense_graph([(64, 64), (64, 64)], lambda a, b: build.exp(build.matmul(a, build.transpose(b))), f32)
+    traffic = traffic_of(graph)
+    made_us, others_us = 2 * 64**3 / 1e3, (traffic.vector_operations - 2 * 64**3) / 1e5
+    assert others_us > 0
+    terms = bound_terms_us(traffic, with_tiles)
+    assert (terms["products"], terms["arithmetic"]) == pytest.approx((made_us / 200.0, others_us))
+    terms = bound_terms_us(traffic, without)
+    assert (terms["products"], terms["arithmetic"]) == pytest.approx((0.0, made_us / 100.0 + others_us))
+    faster_us, slower_us = (predicted_us(traffic, "aten", device, ["aten"]) for device in (with_tiles, without))
+    assert faster_us < slower_us
 
 
 @pytest.mark.parametrize(
