@@ -157,10 +157,39 @@ struct Found {
   bool is_small;  // a sum is smaller than pairs::LEAST_SUM, and something may have been lost
   bool is_wrong;  // far more may have been lost
 };
+// Pieces of ROWS rows (`m` are left from x on) for `steps` tiles along the sum (k elements are left), which are made some lines
+// at a time while others are multiplied: so reading, splitting and multiplying overlap.
+struct Stretch {
+  Source x;
+  idx_t m, k, steps;
+  Pair* to;
+  idx_t done = 0;  // lines of tiles
+  // ahead: what comes into the second cache meanwhile, as much as is made.
+  VDEV void some(idx_t lines, Source ahead, Range& range) {
+    const bool is_whole = x.along == 1 && m >= ROWS && k >= steps * DEPTH;
+    const idx_t all = 2 * SIDE * steps, end = done + lines < all ? done + lines : all;
+    for (; done < end; done++) {
+      const idx_t tile = done / SIDE, p = tile / 2, h = tile % 2, line = done % SIDE;
+      Pair* const first = to + (p * PIECES * 2 + h) * TILE;
+      if (__builtin_expect(is_whole, 1)) {
+        const Source from = x.at(h * SIDE + line, p * DEPTH), next = ahead.at(h * SIDE + line, p * DEPTH);
+        __builtin_prefetch(next.from, 0, 2);
+        __builtin_prefetch(next.from + SIDE, 0, 2);
+        const auto low = ::load<SIDE, 1>(from.from).v, high = ::load<SIDE, 1>(from.from + SIDE).v;
+        range.note(low);
+        range.note(high);
+        put_pieces(low, high, first + line * SIDE, 2 * TILE);
+      } else if (line == 0) {
+        put_tile<false>(m - h * SIDE, k - p * DEPTH, x.at(h * SIDE, p * DEPTH), first, 2 * TILE, range);
+      }
+    }
+  }
+  VDEV void all(Range& range) { some(2 * SIDE * STEPS, x, range); }
+};
 // m rows by n columns. C is row-major or, TURNED, column-major.
 template <class R, bool TURNED>
 __attribute__((target("amx-tile,amx-bf16"))) static Found product(idx_t m, idx_t n, idx_t k, Source x, Source y, float* c, idx_t ldc) {
-  alignas(64) Pair panel[PANEL_STEPS * PIECES * SIDE * MOST_COLUMNS], some[STEPS * PIECES * SIDE * ROWS];
+  alignas(64) Pair panel[PANEL_STEPS * PIECES * SIDE * MOST_COLUMNS], some[2][STEPS * PIECES * SIDE * ROWS];
   alignas(64) float sums[ROWS * MOST_COLUMNS];
   R registers;
   Range of_rows, of_columns;
@@ -178,32 +207,29 @@ __attribute__((target("amx-tile,amx-bf16"))) static Found product(idx_t m, idx_t
                            of_columns);
           }
       amx::Result<float> result{c, ldc, l > 0, {}};
-      for (idx_t i = 0; i < m; i += ROWS) {
+      const auto stretch = [&](idx_t i, idx_t q, Pair* to) {
+        const idx_t steps = panel_steps - q < STEPS ? panel_steps - q : STEPS, term = (l + q) * DEPTH;
+        return Stretch{x.at(i, term), m - i, k - term, steps, to};
+      };
+      Stretch now = stretch(0, 0, some[0]);
+      now.all(of_rows);
+      for (idx_t i = 0, at = 0; i < m; i += ROWS) {
         const idx_t rows = m - i < ROWS ? m - i : ROWS;
-        for (idx_t q = 0; q < panel_steps; q += STEPS) {
-          const idx_t steps = panel_steps - q < STEPS ? panel_steps - q : STEPS;
-          for (idx_t h = 0; h < 2; h++)
-            for (idx_t p = 0; p < steps; p++) {
-              const idx_t first = i + h * SIDE, term = (l + q + p) * DEPTH;
-              put_tile<false>(m - first, k - term, x.at(first, term), some + (p * PIECES * 2 + h) * TILE, 2 * TILE, of_rows);
-            }
-          // What comes next into the second cache, some lines in each step.
+        for (idx_t q = 0; q < panel_steps; q += STEPS, at++) {
           const bool is_last = q + STEPS >= panel_steps;
-          const Source next = is_last ? x.at(i + ROWS, l * DEPTH) : x.at(i, (l + q + STEPS) * DEPTH);
-          const idx_t lines = (ROWS * STEPS + wide * steps - 1) / (wide * steps);  // pairs of lines
+          const idx_t steps = now.steps, next_i = is_last ? i + ROWS : i, next_q = is_last ? 0 : q + STEPS;
+          Stretch next = stretch(next_i, next_q, some[(at + 1) % 2]);
+          if (next_i >= m) next.steps = 0;
+          const Source ahead = next_q + STEPS < panel_steps ? x.at(next_i, (l + next_q + STEPS) * DEPTH) : x.at(next_i + ROWS, l * DEPTH);
+          const idx_t lines = (2 * SIDE * next.steps + wide * steps - 1) / (wide * steps);
           for (idx_t s = 0; s < wide; s++) {
-            const auto fetch = [&](idx_t p) {
-              if (x.along == 1)
-                for (idx_t e = (s * steps + p) * lines, end = e + lines; e < end && e < ROWS * STEPS; e++) {
-                  const float* const from = next.from + e / STEPS * next.apart + e % STEPS * DEPTH;
-                  __builtin_prefetch(from, 0, 2);
-                  __builtin_prefetch(from + SIDE, 0, 2);
-                }
-            };
-            block(registers, steps, some, panel + (s * panel_steps + q) * PIECES * 2 * TILE, sums + s * BLOCK, q > 0, fetch);
+            block(registers, steps, now.to, panel + (s * panel_steps + q) * PIECES * 2 * TILE, sums + s * BLOCK, q > 0,
+                  [&](idx_t) { next.some(lines, ahead, of_rows); });
             if (is_last && s)  // of the block before, which is in the first cache
               result.template put_block<TURNED>(i, j + (s - 1) * COLUMNS, rows, COLUMNS, sums + (s - 1) * BLOCK);
           }
+          next.all(of_rows);
+          now = next;
         }
         const idx_t last = wide - 1;
         result.template put_block<TURNED>(i, j + last * COLUMNS, rows, columns - last * COLUMNS, sums + last * BLOCK);
