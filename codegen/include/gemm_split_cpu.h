@@ -64,7 +64,8 @@ VDEV void put_pieces(Reg<float, SIDE> low, Reg<float, SIDE> high, Pair* to, idx_
 }
 // Tiles of SIDE rows (AS_COLUMNS: columns) and DEPTH elements along the sum, `apart` pairs from one piece to the next; what is
 // missing is 0. Registers hold neighbours in memory: elements of a row along the sum, or those of all rows at one place of it.
-template <bool AS_COLUMNS> VDEV void put_tile(idx_t count, idx_t depth, Source x, Pair* to, idx_t apart, Range& range) {
+template <bool AS_COLUMNS>
+static __attribute__((noinline)) void put_tile(idx_t count, idx_t depth, Source x, Pair* to, idx_t apart, Range& range) {
   const bool along = x.along == 1;
   const idx_t step = along ? x.apart : x.along, further = along ? SIDE : SIDE * step;
   if (__builtin_expect(along != AS_COLUMNS && count >= SIDE && depth >= DEPTH, 1)) {
@@ -184,7 +185,7 @@ struct Stretch {
       }
     }
   }
-  VDEV void all(Range& range) { some(2 * SIDE * STEPS, x, range); }
+  __attribute__((noinline)) void all(Range& range) { some(2 * SIDE * STEPS, x, range); }
 };
 // m rows by n columns. C is row-major or, TURNED, column-major.
 template <class R, bool TURNED>
