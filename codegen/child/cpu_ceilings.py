@@ -25,7 +25,7 @@ NARROW = {
     "ceiling_i8_fours": (("i8", "u8"), 4),
     "ceiling_i8_pairs": (("i8", "u8"), 2),
 }
-BY_LIBRARY = ("bf16",)  # dtypes whose products a library may make by tiles of registers, kernels of ours do not
+BY_TILES = ("bf16",)  # dtypes whose products tiles of registers make, where a CPU has them
 WIDENED = ("f32", "f16", "bf16", "f8e4m3", "f8e5m2")  # dtypes whose products f32's multiply-adds make
 REPEATS, TILE_REPEATS = 100_000, 5_000  # of a loop that multiplies: about 0.5 ms
 PARTS = (0.4, 0.8)  # of a level: smaller leaves room for what else is there, larger keeps out of the level below
@@ -77,7 +77,7 @@ def ceilings(message: dict[str, Any], channel: Channel) -> dict[str, Any]:
     fma = launch = write = 0.0
     narrow = {name: 0.0 for name in NARROW if hasattr(library, name)}
     tiles = 0.0
-    has_tiles = message["tiles"] and hasattr(library, "ceiling_bf16_tiles") and library.ceiling_has_bf16_tiles()
+    has_tiles = hasattr(library, "ceiling_bf16_tiles") and library.ceiling_has_bf16_tiles()
     for _ in range(ROUNDS):  # spread over time: what else runs on the machine must not pass for its limit
         channel.beat(-1, message["seconds"])
         for limit in levels:
@@ -115,12 +115,12 @@ def _gflops(pool: Pool, runs: BoundSteps, sizes: np.ndarray[Any, Any], products:
 
 
 def _product_gflops(fma: float, narrow: Mapping[str, float], tiles: float) -> list[tuple[str, float]]:
-    """GFLOP/s by dtype of the operands: the rate of the fastest instruction that makes such products. tiles: of those
-    that libraries alone make."""
+    """GFLOP/s by dtype of the operands: the rate of the fastest instruction that makes such products. tiles: that of
+    tiles of registers, 0 without them."""
     rates: dict[str, float] = dict.fromkeys(WIDENED, fma)
     for name, rate in narrow.items():
         rates |= {dtype: max(rate, rates.get(dtype, 0.0)) for dtype in NARROW[name][0]}
-    rates |= {dtype: max(tiles, rates[dtype]) for dtype in BY_LIBRARY}
+    rates |= {dtype: max(tiles, rates[dtype]) for dtype in BY_TILES}
     return list(rates.items())
 
 

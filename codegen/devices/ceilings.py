@@ -3,7 +3,6 @@
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from codegen.hardware.libraries import MKL
 from codegen.hardware.machine import cache_levels, usable_cpus
 from codegen.sandbox.device_lock import device_turn
 from codegen.sandbox.object_cache import ObjectCache
@@ -12,7 +11,7 @@ from codegen.toolchain.cpu import CpuCompiler
 from codegen.toolchain.runtime import runtime_library
 from fusion_ir.records import Ceilings, Device
 
-PROTOCOL = "6"  # changes with runtime/ceilings.cpp and child/*_ceilings.py
+PROTOCOL = "7"  # changes with runtime/ceilings.cpp and child/*_ceilings.py
 MEASURING = "measuring what this machine can reach, once: about 10 s"
 DRAM_BYTES = 128 << 20
 # However large the last cache is: to touch a gigabyte for the first time takes a virtual machine some seconds. What a
@@ -61,7 +60,6 @@ def cpu_ceilings(
             "dram_bytes": max(DRAM_BYTES, min(4 * last, MOST_DRAM_BYTES, device.memory_bytes // 16)),
             "pool": str(runtime_library("pool", compiler, builds, cache)),
             "cpus": cpus,
-            "tiles": MKL in device.features,  # which no kernel of ours uses
         }
         with device_turn(cache, device.class_key):
             answer = once_more(lambda: slot.call(request, seconds=60.0))

@@ -219,6 +219,11 @@ __attribute__((target("amx-tile,amx-bf16"))) static Found product(idx_t m, idx_t
           if (x.along == 1)
             for (idx_t p = s * lines; p < (s + 1) * lines && p < STEPS; p++)
               for (idx_t r = 0; r < ROWS; r++) __builtin_prefetch(next + r * x.apart + p * DEPTH, 0, 2);
+          if (q + STEPS >= deep) {  // where sums go
+            const C* const to = c + (TURNED ? (j + s * COLUMNS) * ldc + i : i * ldc + j + s * COLUMNS);
+            for (idx_t e = 0; e < ROWS; e++)
+              for (idx_t b = 0; b < COLUMNS; b += 64 / (idx_t)sizeof(C)) __builtin_prefetch(to + e * ldc + b, 1, 2);
+          }
           block(registers, steps, a, apart * (idx_t)sizeof *a, panel + (q * wide + s * steps) * 2 * TILE, sums + s * BLOCK, q > 0);
           if (q + STEPS >= deep && s)  // of the block before, which is in the first cache
             result.template put_block<TURNED>(i, j + (s - 1) * COLUMNS, rows, COLUMNS, sums + (s - 1) * BLOCK);

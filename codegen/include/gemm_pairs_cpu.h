@@ -26,6 +26,7 @@ template <class T> struct Strided {
   const T* from;
   idx_t apart, along;
   Strided at(idx_t i, idx_t l) const { return {from + i * apart + l * along, apart, along}; }
+  idx_t step() const { return along == 1 ? apart : along; }  // from one run of neighbours to the next
 };
 using Source = Strided<bf16>;
 // Panels of SIDE rows of A or columns of B: the pairs of each step along the sum side by side.
