@@ -25,7 +25,8 @@ NARROW = {
     "ceiling_i8_fours": (("i8", "u8"), 4),
     "ceiling_i8_pairs": (("i8", "u8"), 2),
 }
-BY_TILES = ("bf16",)  # dtypes whose products tiles of registers make, where a CPU has them
+# Dtypes whose products tiles of registers make, where a CPU has them: an f8 is a bf16.
+BY_TILES = ("bf16", "f8e4m3", "f8e5m2")
 WIDENED = ("f32", "f16", "bf16", "f8e4m3", "f8e5m2")  # dtypes whose products f32's multiply-adds make
 REPEATS, TILE_REPEATS = 100_000, 5_000  # of a loop that multiplies: about 0.5 ms
 PARTS = (0.4, 0.8)  # of a level: smaller leaves room for what else is there, larger keeps out of the level below
