@@ -8,11 +8,10 @@ from itertools import product
 import numpy as np
 import pytest
 
-from codegen.gemm.call import AMX_FEATURE
 from codegen.gemm.tile_registers import MOST_COLUMNS, PANEL_DEPTH
 from codegen.toolchain.cpu import host_features
-from testing.vec_harness import NATIVE, Library, build
-from tests.support.amx_model import MODEL, guarded
+from testing.vec_harness import Library
+from tests.support import amx_model
 from tests.support.whole import some
 
 pytestmark = pytest.mark.skipif("avx512_bf16" not in host_features(), reason="needs AVX512_BF16")
@@ -31,7 +30,6 @@ SIZES = [
     (96, 64, 800),
 ]
 LAYOUTS = [*product((False, True), repeat=3)]  # rows along the sum, columns too, C turned
-INCLUDED = '#include "gemm_split_cpu.h"\n'
 CALLS = """
 template <class R, bool TURNED>
 static int call(long m, long n, long k, const float* x, const float* y, float* c, long ldc, int x_along, int y_along) {
@@ -56,35 +54,19 @@ SMALL, WRONG = 1, 2
 
 @pytest.fixture(scope="module")
 def library() -> Library:
-    if not NATIVE.available():
-        pytest.skip(f"no {NATIVE.compiler[0]}")
-    return build(INCLUDED + MODEL + CALLS, NATIVE)
+    return amx_model.library_of("gemm_split_cpu.h", CALLS)
 
 
-@pytest.fixture(params=["model", "amx_registers"])
+@pytest.fixture(params=amx_model.FUNCTIONS)
 def function(request: pytest.FixtureRequest, library: Library) -> str:
-    if request.param != "model" and (AMX_FEATURE not in host_features() or not library.symbol("permitted")()):
-        pytest.skip("needs AMX_BF16, and a system that lets processes use it")
-    return request.param
+    return amx_model.function_of(request.param, library)
 
 
 def multiplied(
     library: Library, name: str, x: Array, y: Array, layout: tuple[bool, bool, bool] = (True, True, False)
 ) -> tuple[Array, int]:
-    """x[m, k] times y[n, k] turned, by operands and results in this layout; and what was found of them, as bits."""
-    x_along, y_along, turned = layout
-    (m, k), n = x.shape, y.shape[0]
-    left, a = guarded(x if x_along or k == 1 else np.ascontiguousarray(x.T))
-    right, b = guarded(y if y_along or k == 1 else np.ascontiguousarray(y.T))
-    rows, columns = (n, m) if turned else (m, n)
-    result, c = guarded(np.full((rows, columns + 3), 7, np.float32))
-    sizes = [ctypes.c_long(s) for s in (m, n, k)]
-    pointers = [ctypes.c_void_p(t.ctypes.data) for t in (a, b, c)]
-    found = library.symbol(name)(int(turned), *sizes, *pointers, ctypes.c_long(columns + 3), int(x_along), int(y_along))
-    assert (c[:, columns:] == 7).all()
-    values = c[:, :columns].astype(np.float64)
-    del left, right, result
-    return values.T if turned else values, found
+    """See `amx_model.multiplied`."""
+    return amx_model.multiplied(library, name, (layout[2],), x, y, layout, np.dtype(np.float32))
 
 
 def exact(x: Array, y: Array) -> tuple[Array, Array]:

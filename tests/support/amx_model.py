@@ -1,8 +1,15 @@
-"""AMX's tile registers in software, for machines without them, and operands beside which nobody may read."""
+"""AMX's tile registers in software, for machines without them, and calls of products by either, with operands beside
+which nobody may read."""
+
+import ctypes
 
 import numpy as np
+import pytest
 
+from codegen.gemm.call import AMX_FEATURE
 from codegen.launch.cpu import GuardedTensor
+from codegen.toolchain.cpu import host_features
+from testing.vec_harness import NATIVE, Library, build
 
 Array = np.ndarray
 MODEL = """
@@ -38,3 +45,43 @@ def guarded(values: Array) -> tuple[GuardedTensor, Array]:
     view = memory.bytes.view(values.dtype).reshape(values.shape)
     view[:] = values
     return memory, view
+
+
+def library_of(header: str, calls: str) -> Library:
+    """A library of `calls`, which has functions `permitted` and, beside others, `model` and `amx_registers`."""
+    if not NATIVE.available():
+        pytest.skip(f"no {NATIVE.compiler[0]}")
+    return build(f'#include "{header}"\n{MODEL}{calls}', NATIVE)
+
+
+FUNCTIONS = ("model", "amx_registers")
+
+
+def function_of(name: str, library: Library) -> str:
+    """One of FUNCTIONS, where it can run here."""
+    if name != "model" and (AMX_FEATURE not in host_features() or not library.symbol("permitted")()):
+        pytest.skip("needs AMX_BF16, and a system that lets processes use it")
+    return name
+
+
+def multiplied(
+    library: Library, name: str, flags: tuple[bool, ...], x: Array, y: Array, layout: tuple[bool, bool, bool],
+    dtype: np.dtype[np.generic],
+) -> tuple[Array, int]:  # fmt: skip
+    """x[m, k] times y[n, k] turned, into a result of `dtype`; and what the function found, as bits. flags: its first
+    arguments. layout: whether rows lie along the sum, whether columns do, and whether the result is turned."""
+    x_along, y_along, turned = layout
+    (m, k), n = x.shape, y.shape[0]
+    left, a = guarded(x if x_along or k == 1 else np.ascontiguousarray(x.T))
+    right, b = guarded(y if y_along or k == 1 else np.ascontiguousarray(y.T))
+    rows, columns = (n, m) if turned else (m, n)
+    result, c = guarded(np.full((rows, columns + 3), 7, dtype))
+    sizes = [ctypes.c_long(s) for s in (m, n, k)]
+    pointers = [ctypes.c_void_p(t.ctypes.data) for t in (a, b, c)]
+    found = library.symbol(name)(
+        *map(int, flags), *sizes, *pointers, ctypes.c_long(columns + 3), int(x_along), int(y_along)
+    )
+    assert (c[:, columns:] == 7).all()
+    values = c[:, :columns].astype(np.float64)
+    del left, right, result
+    return values.T if turned else values, found

@@ -70,11 +70,11 @@ class Wanted:
 @dataclass
 class Backend:
     """One configuration of the back end, with what it compiled and the program still has. server: its address; None:
-    FUSEPLAN_SERVER, or else one of this process's own. seconds: of search for each group; its other
-    ways (`parts`) share as many. until: what runs before there
-    is a plan, "eager" or "inductor", and where no plan is faster. constants: parameters and buffers of models that are
-    called without gradients are taken for constants: what depends on them alone is computed once, and again where
-    PyTorch counted a write to one; writes by `.data` are not counted. least_ops: of a group that a plan is asked for.
+    FUSEPLAN_SERVER, or else one of this process's own. seconds: of search for each group; its other ways (`parts`)
+    share as many, but for LEAST_SECONDS that each part has. until: what runs before there is a plan, "eager" or
+    "inductor", and where no plan is faster. constants: parameters and buffers of models that are called without
+    gradients are taken for constants: what depends on them alone is computed once, and again where PyTorch counted a
+    write to one; writes by `.data` are not counted. least_ops: of a group that a plan is asked for.
     """
 
     server: str | None = None

@@ -3,6 +3,9 @@
 PyTorch's kernel draws element by element in one thread: 2.7 ms for half a million, which took as long as the rest of a
 layer with dropout; in blocks it takes 0.3 ms. A mask depends on no tensor, so that what is before the dropout and what
 is behind it are one group.
+
+Numbers are drawn from a copy of the generator's state, which takes the place of the state if that is still what it was:
+a thread that draws in the microseconds between gets some of the same numbers.
 """
 
 import math
