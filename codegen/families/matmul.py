@@ -5,7 +5,7 @@ then runs the rest of the segment over these rows: any pointwise ops and views, 
 Operands narrower than the sum are widened on the way.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
@@ -64,8 +64,8 @@ class Matmul:
             return reject
         if device.target != "cpu":
             return matmul_cuda.lowered(segment)
-        orders, fault = _orders(segment, has_fma(device))
-        return None if orders else Reject(fault)
+        fault = _not_lowered(segment, has_fma(device))
+        return Reject(fault) if fault else None
 
     def fits(self, segment: Graph, device: Device) -> Reject | None:
         if device.target != "cpu":
@@ -90,7 +90,7 @@ class Matmul:
         if device.target != "cpu":
             return matmul_cuda.space(segment, device)
         native = max(device.vector_bytes // 4, 4)
-        orders, _ = _orders(segment, has_fma(device))
+        orders = _orders(segment, has_fma(device))
         libraries = _libraries(segment, device, first_libraries)
         widths = (4 * native, 2 * native) if has_chains(segment) else (native, 2 * native)
         first, *others = (
@@ -116,7 +116,7 @@ class Matmul:
         return {
             "library": _libraries(segment, device, libraries_for),
             "rows": (32, 64, 96, 128, 192, 256, 384, 512, 768, 1024),
-            "axes": _orders(segment, has_fma(device))[0],
+            "axes": _orders(segment, has_fma(device)),
             "lanes": (native, 2 * native, 4 * native, 8 * native),
             "store": ("plain", "stream"),
         }
@@ -125,7 +125,7 @@ class Matmul:
         if device.target != "cpu":
             return matmul_cuda.emit(segment, schedule, device)
         s = parse_schedule(schedule, MatmulSchedule)
-        layouts = _layouts(segment)
+        layouts = dict(_layouts(segment))
         if s.axes not in layouts:
             raise EmitError(f"axes={s.axes}, expected one of {', '.join(layouts)}")
         return _emit(layouts[s.axes], s, device)
@@ -148,23 +148,44 @@ class _Layout:
 
 
 @lru_cache(maxsize=1024)
-def _orders(segment: Graph, fma: bool) -> tuple[tuple[str, ...], str]:
-    """Orders of axes that can be lowered; why the first one cannot, where none can."""
-    found, fault = list[str](), ""
+def _not_lowered(segment: Graph, fma: bool) -> str:
+    """Why the first order of axes cannot be lowered, where none can; "" where one can. The others are not looked at."""
+    faults = []
+    for _, fault in _faults(segment, fma):
+        if not fault:
+            return ""
+        faults.append(fault)
+    return faults[0]
+
+
+@lru_cache(maxsize=1024)
+def _orders(segment: Graph, fma: bool) -> tuple[str, ...]:
+    """Orders of axes that can be lowered."""
+    return tuple(axes for axes, fault in _faults(segment, fma) if not fault)
+
+
+def _faults(segment: Graph, fma: bool) -> Iterator[tuple[str, str]]:
+    """Orders of axes, and why each cannot be lowered, "" where it can. Columns in blocks only where another can."""
+    is_lowered = False
     try:
-        layouts = _layouts(segment)
+        for axes, layout in _layouts(segment):
+            if axes not in COLUMNS or is_lowered:
+                fault = _fault_behind(layout, fma)
+                is_lowered |= not fault
+                yield axes, fault
     except EmitError as error:
-        return (), str(error)
-    for axes, layout in layouts.items():
-        if axes in COLUMNS and not found:
-            continue
-        try:
-            behind = _behind(layout)
-            _panels(*_lowered(layout, behind, _program(behind, lanes=1), fma, stream=False), rows=1, units=1)
-            found.append(axes)
-        except EmitError as error:
-            fault = fault or str(error)
-    return tuple(found), fault
+        yield "output", str(error)
+
+
+@lru_cache(maxsize=1024)
+def _fault_behind(layout: _Layout, fma: bool) -> str:
+    """Why the rest of the segment cannot be lowered behind a product that lies so, "" where it can."""
+    try:
+        behind = _behind(layout)
+        _panels(*_lowered(layout, behind, _program(behind, lanes=1), fma, stream=False), rows=1, units=1)
+    except EmitError as error:
+        return str(error)
+    return ""
 
 
 def _call(segment: Graph, node: Node, fma: bool) -> GemmCall | Reject:
@@ -251,21 +272,20 @@ def _product(segment: Graph) -> Node:
     return node
 
 
-def _layouts(segment: Graph) -> dict[str, _Layout]:
-    """Layouts of the product in scratch memory that are worth trying, by their name in a schedule (`axes`). Raises
-    EmitError."""
+def _layouts(segment: Graph) -> Iterator[tuple[str, _Layout]]:
+    """Layouts of the product in scratch memory that are worth trying, each after its name in a schedule (`axes`).
+    Raises EmitError."""
     node = _product(segment)
     own = tuple(range(len(node.sizes)))
-    found = {"own": _Layout(segment, node, padded(node.sizes, own))}
+    yield "own", _Layout(segment, node, padded(node.sizes, own))
     dense = dense_strides(node.sizes)
     order: dict[int, None] = {}
     for step in steps_of(with_scratch(segment, node, dense, node.dtype), 0):
         order.update({d: None for d in own if step and dense[d] <= step < dense[d] * node.sizes[d]})
     if len(order) == len(own) and tuple(order) != own:
-        found["output"] = _Layout(segment, node, padded(node.sizes, tuple(order)))
+        yield "output", _Layout(segment, node, padded(node.sizes, tuple(order)))
     for name, blocks in COLUMNS.items():
         if has_column_blocks(node, blocks):
             graph, product = in_column_blocks(segment, node, blocks)
             rows = prod(product.sizes[:-1])
-            found[name] = _Layout(graph, product, padded(product.sizes, range(product.rank)), rows)
-    return found
+            yield name, _Layout(graph, product, padded(product.sizes, range(product.rank)), rows)

@@ -41,7 +41,9 @@ class Acceptor:
     def ask(self, atoms: Atoms, piece: SegmentMask) -> Candidate | None:
         """The candidate that computes these atoms; None where no family takes them in one launch. The family that
         shares nothing is for atoms that no other takes: where it alone accepts a segment without any, there is no
-        candidate."""
+        candidate. Where that one accepts, and on a CPU, it is enough that another seems to: whether it does, its
+        lowering tells once a cover holds the segment, as few candidates are. On a GPU registers refuse more of what
+        seems to fit."""
         answers = self.answers(atoms, piece)
         if answers.known:
             return Candidate(answers)
@@ -49,7 +51,7 @@ class Acceptor:
         likely = self._likely.get(sums, "")
         if self._are_ours and self._products_of(atoms).keep_apart(piece):
             accepting = None
-        elif SHARES_NOTHING in answers:
+        elif self.device.target == "cpu" or SHARES_NOTHING in answers:
             accepting = answers.seems(likely, but=SHARES_NOTHING)
         else:
             accepting = answers.any(likely)

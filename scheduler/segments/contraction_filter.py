@@ -21,6 +21,8 @@ class ContractionFilter:
         kinds = [kind_of(node) for node in atoms.nodes]
         self._reads = atoms.preds
         self._stands = atoms.stands
+        self._plain = atoms.plain
+        self._givens = atoms.givens
         self._thick = _those(map(is_thick, atoms.nodes))
         self._long = _those(node.op == "contract" and not is_small(node) for node in atoms.nodes)
         self._costly = _those(kind in COSTLY for kind in kinds)
@@ -34,7 +36,10 @@ class ContractionFilter:
         if not piece.members & self._thick:
             return False
         made = {self._stands[a]: a for a in bits(piece.members)}  # where two compute a tensor, the last one does
-        above = self._above(made)
+        if piece.members & ~self._givens or not self._plain.is_convex(piece.members):
+            above = self._above(made)
+        else:  # no way from one to another leads out of it
+            above = {a: self._plain.ancestors[a] & piece.members for a in made.values()}
         written = [above[made[t]] | 1 << made[t] for t in bits(piece.writes)]
         members = union(written)  # where an alternative does without one of the atoms, that is not computed
         thick = members & self._thick
