@@ -150,7 +150,7 @@ class _Layout:
 @lru_cache(maxsize=1024)
 def _not_lowered(segment: Graph, fma: bool) -> str:
     """Why the first order of axes cannot be lowered, where none can; "" where one can. The others are not looked at."""
-    faults = []
+    faults: list[str] = []
     for _, fault in _faults(segment, fma):
         if not fault:
             return ""

@@ -5,6 +5,8 @@
 // after the other with a barrier between them, as in pool.cpp. Any number of threads may call. One of them has our pool at
 // a time, and another one that comes meanwhile runs its steps alone. OpenMP has a team for each caller.
 //
+// Plans for CUDA devices are launched from here as well: see cuda_launches.h.
+//
 // A child of fork() has none of its parent's threads. There our pool begins anew, and OpenMP is left alone: libgomp waits
 // for ever for the team that it remembers.
 
@@ -14,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cuda_launches.h"
 #include "mersenne_twister.h"
 #include "wait_signal.h"
 
@@ -176,12 +179,7 @@ void openmp_part(void* data) {
   call->part(thread);
 }
 
-template <class T>
-T* copied(const T* from, int count) {
-  T* to = (T*)malloc(sizeof(T) * (size_t)(count + 1));
-  if (to) memcpy(to, from, sizeof(T) * (size_t)count);
-  return to;
-}
+using cuda::copied;
 
 }  // namespace
 
@@ -244,6 +242,48 @@ int fp_run(const void* handle, int from, int to, void* const* addresses, int thr
   if (threads > 1 && way == POOL && on_pool(call, threads, true, false)) return RAN;
   call.alone();
   return RAN;
+}
+
+// From now on plans for CUDA devices are launched by these functions of the driver, in the order of cuda::Driver.
+void fp_use_cuda(void* const* functions) { memcpy((void*)&cuda::driver, functions, sizeof cuda::driver); }
+
+// A plan for a CUDA device from its kernels: of the functions of a context, with their arguments and maps in order.
+// nullptr where there is no memory.
+void* fp_cuda_plan(void* context, int steps, const cuda::Step* of, const cuda::Argument* arguments, const cuda::Map* maps) {
+  cuda::Plan* plan = (cuda::Plan*)malloc(sizeof(cuda::Plan));
+  if (!plan) return nullptr;
+  *plan = {context, steps, 0, 0, copied(of, steps), nullptr, nullptr};
+  int all_arguments = 0, all_maps = 0;
+  for (int i = 0; i < steps; ++i) {
+    all_arguments += of[i].arguments, all_maps += of[i].maps;
+    if (of[i].arguments > plan->most_arguments) plan->most_arguments = of[i].arguments;
+    if (of[i].maps > plan->most_maps) plan->most_maps = of[i].maps;
+  }
+  plan->arguments = copied(arguments, all_arguments);
+  plan->maps = copied(maps, all_maps);
+  return plan->of && plan->arguments && plan->maps ? plan : nullptr;
+}
+
+void fp_cuda_free(void* handle) {
+  cuda::Plan* plan = (cuda::Plan*)handle;
+  free(plan->of), free(plan->arguments), free(plan->maps), free(plan);
+}
+
+// Queues steps `from` to before `to` on a stream, whatever context the thread has. addresses: what arguments are behind of.
+// 0, or the driver's error.
+int fp_cuda_run(const void* handle, int from, int to, char* const* addresses, void* stream) {
+  const cuda::Plan* plan = (const cuda::Plan*)handle;
+  void* before = nullptr;
+  int status = cuda::driver.current(&before);
+  if (status) return status;
+  const bool is_other = before != plan->context;
+  if (is_other && (status = cuda::driver.push(plan->context))) return status;
+  status = cuda::launch(plan, from, to, addresses, stream);
+  if (is_other) {
+    const int after = cuda::driver.pop(&before);
+    status = status ? status : after;
+  }
+  return status;
 }
 
 // out[i] = whether the number i that PyTorch's generator would give next is below `limit` 2^-53; then the generator is behind

@@ -14,8 +14,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 # ruff: noqa: E402  PyTorch is an extra
-from fuseplan_client.torch import backward as backward_module
-from fuseplan_client.torch import slot as slot_module
+from fuseplan_client.torch import devices as devices_module
 from fuseplan_client.torch import whole as whole_module
 from fuseplan_client.torch.agreement import disagreement
 from fuseplan_client.torch.backend import Backend
@@ -385,7 +384,7 @@ def test_plans_that_are_not_kept(fault: str, plans: LocalPlans, monkeypatch: pyt
         offer(slot, replace(plan, call=call))
 
     monkeypatch.setattr(Slot, "offer", worse)
-    monkeypatch.setattr(slot_module.time, "perf_counter", lambda: clock[0])
+    monkeypatch.setattr(devices_module.time, "perf_counter", lambda: clock[0])
     compiled = torch.compile(norm_gelu, backend=backend, dynamic=False)
     for seed in range(CALLS):
         x, w = of((12, 64), (64,))(seed)
@@ -626,7 +625,7 @@ def test_the_whole_step_is_judged_with_its_plans(
 def test_backward_passes_are_timed_with_their_forward_pass(monkeypatch: pytest.MonkeyPatch) -> None:
     """One graph for each of several layers: their backward passes come later, in the opposite order; some never do."""
     clock = [0.0]
-    monkeypatch.setattr(backward_module.time, "perf_counter", lambda: clock[0])
+    monkeypatch.setattr(devices_module.time, "perf_counter", lambda: clock[0])
 
     def side(took_s: float) -> Callable[..., Any]:
         class Timed(torch.autograd.Function):

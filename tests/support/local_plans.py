@@ -35,10 +35,10 @@ class LocalPlans:
     refusals: list[Refusal] = field(default_factory=list)
 
     @staticmethod
-    def made(folder: Path) -> "LocalPlans":
-        """With a cache in this folder."""
+    def made(folder: Path, target: str = "cpu") -> "LocalPlans":
+        """With a cache in this folder. Plans of the emulator are given away as plans for CUDA devices."""
         cache = ObjectCache(folder)
-        bench = Workbench(detect("cpu", cache, ceilings=False), cache)
+        bench = Workbench(detect(target, cache, ceilings=False), cache)
         found = process_executor(*executor(cache))
         found.use_openmp()
         return LocalPlans(bench, found)
@@ -60,8 +60,10 @@ class LocalPlans:
             path = self.bench.cache.path(step.binary)
             assert path is not None
             binaries[step.binary] = self.changed(path.read_bytes())
+        body = plan.model_dump(mode="json")
+        body["device"]["target"] = body["device"]["target"].replace("emulator", "cuda")
         answer: Any = Answer(
-            plan.model_dump(mode="json"),
+            body,
             b"",
             plan.plan_key,
             graph_key(named.graph),

@@ -40,7 +40,10 @@ class ProgramStep:
 class Executor:
     """The executor of this process. Its pool has threads once a plan asks for them, however many plans there are; a
     child of a fork has threads of its own once it does. Where the process has OpenMP's threads, as PyTorch's are, plans
-    may use these (`use_openmp`)."""
+    may use these (`use_openmp`).
+
+    library: its functions. draws: whether it has `draw_below`, which those of older servers have not.
+    """
 
     def __init__(self, sha256: str, data: bytes) -> None:
         library = load_object(sha256, data)
@@ -53,20 +56,20 @@ class Executor:
             ctypes.c_void_p, ctypes.c_int, ctypes.c_int, ctypes.c_void_p, ctypes.c_int, ctypes.c_int, ctypes.c_int64,
         ]  # fmt: skip
         library.fp_free.argtypes = [ctypes.c_void_p]
-        self.draws = hasattr(library, "fp_draw_below")  # those of servers before it do not
+        self.draws = hasattr(library, "fp_draw_below")
         if self.draws:
             library.fp_draw_below.restype = None
             library.fp_draw_below.argtypes = [*[ctypes.c_void_p] * 2, ctypes.c_int64, ctypes.c_uint64, ctypes.c_int]
         if error := library.fp_begin():
             raise OSError(error, "the executor cannot begin")
-        self._library = library
+        self.library = library
         self.has_openmp = False
 
     def use_openmp(self) -> bool:
         """Has plans run on the OpenMP threads of this process from now on, where it has an OpenMP library loaded."""
         if not self.has_openmp and (openmp := loaded_openmp()) is not None:
             functions = [entry_address(openmp, name) for name in ("GOMP_parallel", "omp_get_num_threads")]
-            self._library.fp_use_openmp(*map(ctypes.c_void_p, functions))
+            self.library.fp_use_openmp(*map(ctypes.c_void_p, functions))
             self.has_openmp = True
         return self.has_openmp
 
@@ -74,11 +77,11 @@ class Executor:
         """Whether each of the next `count` numbers of 53 bits is below `limit`, as bytes. state: address of what
         `torch.Generator.get_state` gives of one on a CPU, which moves on. out: address of the bytes. bits: of vectors;
         None: as many as this CPU has. Other Python threads run meanwhile."""
-        self._library.fp_draw_below(state, out, count, limit, vector_bits() if bits is None else bits)
+        self.library.fp_draw_below(state, out, count, limit, vector_bits() if bits is None else bits)
 
     def program(self, steps: Sequence[ProgramStep]) -> "Program":
         """Steps to run, in order."""
-        return Program(self._library, steps)
+        return Program(self.library, steps)
 
 
 class Program:

@@ -20,11 +20,16 @@ def load_object(sha256: str, data: bytes) -> ctypes.CDLL:
     or are nothing to load."""
     with _lock:
         if sha256 not in _loaded:
-            found = hashlib.sha256(data).hexdigest()
-            if found != sha256:
-                raise ObjectError(f"expected a binary of sha256 {sha256}, got one of {found}")
+            check_digest(sha256, data)
             _loaded[sha256] = _load(sha256, data)
         return _loaded[sha256]
+
+
+def check_digest(sha256: str, data: bytes) -> None:
+    """Raises ObjectError unless the bytes have this sha256."""
+    found = hashlib.sha256(data).hexdigest()
+    if found != sha256:
+        raise ObjectError(f"expected a binary of sha256 {sha256}, got one of {found}")
 
 
 def entry_address(library: ctypes.CDLL, name: str) -> int:

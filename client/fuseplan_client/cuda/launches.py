@@ -7,12 +7,10 @@ from functools import lru_cache
 from typing import Any
 
 from fuseplan_client.bundle import Bundle
+from fuseplan_client.cuda.driver import MAX_DYNAMIC_SHARED_SIZE_BYTES, STATIC_SHARED_BYTES
 from fuseplan_client.cuda.library import NAME, Call
 from fuseplan_client.cuda.tensor_maps import encode
 from fuseplan_client.plan import Plan, Ref, Step
-
-STATIC_SHARED_BYTES = 48 << 10  # beyond, a kernel has to be allowed more
-MAX_DYNAMIC_SHARED_SIZE_BYTES = 8  # CUfunction_attribute
 
 
 class DeviceError(RuntimeError):

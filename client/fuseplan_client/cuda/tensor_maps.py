@@ -1,9 +1,8 @@
 """Tensor maps: encoded by the driver for where a tensor is, as 128 bytes that a kernel takes by value."""
 
 import ctypes
-from functools import lru_cache
-from typing import Any
 
+from fuseplan_client.cuda.driver import driver
 from fuseplan_client.plan import TensorMap
 
 MAP_BYTES, ALIGNMENT = 128, 64
@@ -13,12 +12,6 @@ DATA_TYPES = {
 }  # fmt: skip
 SWIZZLES = {0: 0, 32: 1, 64: 2, 128: 3}
 NOT_INTERLEAVED, PROMOTE_TO_256_BYTES, ZERO_FILL = 0, 3, 0
-
-
-@lru_cache(maxsize=1)
-def driver() -> Any:
-    """The driver's library, which is there wherever a device is. Raises OSError."""
-    return ctypes.CDLL("libcuda.so.1")
 
 
 def encode(spec: TensorMap, address: int) -> ctypes.Array[ctypes.c_char]:

@@ -19,16 +19,14 @@ from torch._functorch._aot_autograd.utils import make_boxed_func
 from torch._functorch.partitioners import min_cut_rematerialization_partition
 from torch._guards import TracingContext
 from torch.fx import GraphModule, Node
-from torch.utils._pytree import tree_leaves
 
 from fuseplan_client.cpu.executor import Executor
-from fuseplan_client.cpu.machine import MKL, has_mkl
-from fuseplan_client.cpu.program import CpuProgram
 from fuseplan_client.device import class_key
 from fuseplan_client.plan import read_plan
 from fuseplan_client.server.answers import Answer
 from fuseplan_client.torch import asking
 from fuseplan_client.torch.asking import Asker, Question
+from fuseplan_client.torch.devices import GroupDevice, device_of
 from fuseplan_client.torch.embedded import embedded_server
 from fuseplan_client.torch.export import Exported, export
 from fuseplan_client.torch.group import (
@@ -41,7 +39,7 @@ from fuseplan_client.torch.group import (
 )
 from fuseplan_client.torch.partition import partition
 from fuseplan_client.torch.parts import parts_of, ways_of
-from fuseplan_client.torch.plan_call import Names, plan_call, updated_buffers
+from fuseplan_client.torch.plan_call import Names, updated_buffers
 from fuseplan_client.torch.slot import Offered, Refusal, Slot
 from fuseplan_client.torch.support import SYMBOLS, Support, concrete
 from fuseplan_client.torch.updates import Update, take_updates, updating
@@ -148,10 +146,11 @@ class Backend:
     def _grouped(self, kind: str, module: GraphModule, whole: WholeGraph) -> GraphModule:
         """The graph with groups; as it came where that fails, which is never the program's problem."""
         try:
-            if elsewhere := _elsewhere(module):
-                self.problems.append(f"{kind}: a graph with tensors on {elsewhere} stays PyTorch's")
+            device = device_of(module)
+            if isinstance(device, str):
+                self.problems.append(f"{kind}: a graph with tensors on {device} stays PyTorch's")
                 return module
-            support = Support()
+            whole.device, support = device, Support(device.name)
             constants = _static_inputs(module) if self.constants and kind == "inference" else frozenset[str]()
             parts = partition(module, support, self.least_ops)
             updates = take_updates(parts.module, parts.groups)
@@ -186,8 +185,8 @@ class Backend:
         mode = next((v.fake_mode for v in values if hasattr(v, "fake_mode")), None)
         examples = values if dynamic or mode is None else [concrete(v, mode) for v in values]
         wanted = Wanted(_named(call.args, constants), updates, seconds)
-        ask = partial(self._ask, wanted) if is_part else partial(self._ask_with_parts, whole, wanted)
-        slot = partial(Slot, refused=self._refused, changed=whole.changed, updates=updates)
+        ask = partial(self._ask, whole.device, wanted) if is_part else partial(self._ask_with_parts, whole, wanted)
+        slot = partial(Slot, refused=self._refused, changed=whole.changed, updates=updates, device=whole.device)
         group = PlannedGroup(getattr(parent, name), examples, dynamic, label, updates, slot, ask, UNTIL[self.until][0])
         setattr(parent, name, group)
         return group
@@ -214,14 +213,15 @@ class Backend:
                 return self._place(whole, parent, name, name, names, seconds, is_part=True)
 
             for way in ways:
-                parts = parts_of(module, way, self.least_ops, place)
+                parts = parts_of(module, way, whole.device.name, self.least_ops, place)
                 if parts is not None:
                     slot.offer(Offered(updating(parts, wanted.updates), parts=parts))
 
-        self._ask(wanted, module, slot, examples, alignments, ended)
+        self._ask(whole.device, wanted, module, slot, examples, alignments, ended)
 
     def _ask(
         self,
+        device: GroupDevice,
         wanted: Wanted,
         module: GraphModule,
         slot: Slot,
@@ -230,7 +230,7 @@ class Backend:
         ended: Callable[[], None] = lambda: None,
     ) -> None:
         exported: list[Exported] = []
-        target = f"cpu:{torch.get_num_threads()}"  # another thread has a number of its own
+        target = device.target()
 
         def requests() -> list[Mapping[str, Any]]:
             exported.append(export(module, examples))
@@ -242,14 +242,13 @@ class Backend:
                 if read.position in wanted.constants and not read.number:
                     row["constant"] = "torch"  # which version it is of, the tensor itself says at each call
             donate(exported[0], wanted.updates, alignments)
-            targets = (f"{target}:{MKL}", target) if has_mkl() else (target,)
+            targets = device.targets(target)
             return [{"graph": exported[0].body, "target": t, "device_key": class_key(t)} for t in targets]
 
         def ready(answer: Answer, binaries: Mapping[str, bytes], executor: Executor) -> None:
-            program = CpuProgram(read_plan(answer.plan), binaries, executor)
-            names = Names(answer.names.inputs, answer.names.outputs)
-            call = plan_call(exported[0], examples, program, names, wanted.updates)
-            slot.offer(Offered(call, answer.plan_key, len(program.plan.steps)))
+            plan, names = read_plan(answer.plan), Names(answer.names.inputs, answer.names.outputs)
+            call = device.call(exported[0], examples, plan, binaries, executor, names, wanted.updates)
+            slot.offer(Offered(call, answer.plan_key, len(plan.steps)))
 
         def all_is_asked() -> None:
             try:
@@ -267,12 +266,6 @@ class Backend:
         times = (plan_us, replaced_us) if why == "slower" else (None, None)
         if plan.key and why != "unfit":  # which is no fault of the plan's
             self.asker.refuse(asking.Refusal(plan.key, why, detail, *times))
-
-
-def _elsewhere(module: GraphModule) -> str:
-    """A device other than the CPU that a tensor of a graph is on, "" where none is."""
-    values = [v for n in module.graph.nodes for v in tree_leaves((n.meta.get("val"),)) if isinstance(v, torch.Tensor)]
-    return next((v.device.type for v in values if v.device.type != "cpu"), "")
 
 
 def donate(exported: Exported, updates: Sequence[Update], alignments: Sequence[int]) -> None:

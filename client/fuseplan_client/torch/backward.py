@@ -3,7 +3,7 @@ those of its inputs are."""
 
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,11 +15,13 @@ MOST_FOLLOWED = 64  # forward passes whose backward pass is yet to come: a model
 
 @dataclass(eq=False)
 class _Pass:
-    """A forward pass whose backward pass is waited for. start: when gradients of a result were there first. end: when
-    one of an input was last: which inputs get gradients, whoever asks for them decides. hooks: to be removed."""
+    """A forward pass whose backward pass is waited for. clock: gives seconds. start: when gradients of a result were
+    there first. end: when one of an input was last: which inputs get gradients, whoever asks for them decides. hooks:
+    to be removed."""
 
     side: bool
     forward_us: float
+    clock: Callable[[], float]
     start: float | None = None
     end: float | None = None
     hooks: list[Any] = field(default_factory=list)
@@ -27,12 +29,12 @@ class _Pass:
     def begin(self, *_: Any) -> None:
         """Called when the gradients of a result are there."""
         if self.start is None:
-            self.start = time.perf_counter()
+            self.start = self.clock()
 
     def reached(self, *_: Any) -> None:
         """Called when the gradient of an input is there. Of a pass that did not begin, it is another graph's."""
         if self.start is not None:
-            self.end = time.perf_counter()
+            self.end = self.clock()
 
     def drop(self) -> None:
         """Removes the hooks."""
@@ -43,10 +45,11 @@ class _Pass:
 
 @dataclass(eq=False)
 class BackwardTimer:
-    """Times of both passes together by side. is_followed: a result had a gradient to be asked for. It has no lock,
-    which the child of a fork might find held for ever: each step on the passes and samples is one of the interpreter's.
-    """
+    """Times of both passes together by side. clock: gives seconds. is_followed: a result had a gradient to be asked
+    for. It has no lock, which the child of a fork might find held for ever: each step on the passes and samples is one
+    of the interpreter's."""
 
+    clock: Callable[[], float] = lambda: time.perf_counter()
     samples_us: dict[bool, list[float]] = field(default_factory=lambda: {True: [], False: []})
     is_followed: bool = False
     _passes: deque[_Pass] = field(default_factory=deque)
@@ -60,7 +63,7 @@ class BackwardTimer:
         if not roots or not leaves:
             return
         self.is_followed = True
-        followed = _Pass(side, forward_us)
+        followed = _Pass(side, forward_us, self.clock)
         followed.hooks = [root.register_prehook(followed.begin) for root in roots]
         followed.hooks += [leaf.register_hook(followed.reached) for leaf in leaves]
         self._passes.append(followed)

@@ -2,7 +2,6 @@
 
 import operator
 import statistics
-import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from torch.fx import GraphModule, Interpreter, Node
 from torch.utils._pytree import tree_leaves
 
 from fuseplan_client.torch.backend import DEFAULT_SECONDS, Backend
+from fuseplan_client.torch.devices import CPU
 from fuseplan_client.torch.export import is_view
 from fuseplan_client.torch.group import PlannedGroup
 from fuseplan_client.torch.whole import CompiledGraph, WholeGraph
@@ -103,17 +103,18 @@ def explain(
         for _ in range(JUDGED_CALLS):
             step()
         done = backend.wait(60 + (seconds + 30) * max(1, len(backend.groups)))
+    clock = next((whole.device for whole in backend.wholes if whole.groups), CPU).clock
     with ExitStack() as stack:
         for whole in backend.wholes:
             stack.enter_context(whole.by_groups())
-        graphs = [GraphParts(g.kind, _timed_graph(g, step)) for g in backend.graphs]
+        graphs = [GraphParts(g.kind, _timed_graph(g, step, clock)) for g in backend.graphs]
     other = torch.compile(model, backend="inductor", dynamic=False) if inductor else None
     return Explanation(
         [_verdict(whole) for whole in backend.wholes if whole.races],
         graphs,
-        _median_us(step),
-        _median_us(_step(model, inputs)),
-        None if other is None else _median_us(_step(other, inputs)),
+        _median_us(step, clock),
+        _median_us(_step(model, inputs), clock),
+        None if other is None else _median_us(_step(other, inputs), clock),
         tuple(backend.problems),
     )
 
@@ -128,17 +129,17 @@ def _step(call: Callable[..., Any], inputs: Sequence[Any]) -> Callable[[], None]
     return step
 
 
-def _median_us(call: Callable[[], None]) -> float:
+def _median_us(call: Callable[[], None], clock: Callable[[], float]) -> float:
     call()
     samples: list[float] = []
     for _ in range(RUNS):
-        start = time.perf_counter()
+        start = clock()
         call()
-        samples.append(time.perf_counter() - start)
+        samples.append(clock() - start)
     return 1e6 * statistics.median(samples)
 
 
-def _timed_graph(graph: CompiledGraph, step: Callable[[], None]) -> list[Part]:
+def _timed_graph(graph: CompiledGraph, step: Callable[[], None], clock: Callable[[], float]) -> list[Part]:
     """The graph's parts with their times, from one more step during which its inputs are kept."""
     given: list[Sequence[Any]] = []
     forward = graph.module.forward
@@ -156,29 +157,31 @@ def _timed_graph(graph: CompiledGraph, step: Callable[[], None]) -> list[Part]:
     if given:
         with torch.no_grad():
             for _ in range(RUNS):
-                _Timed(graph.module, times).run(*given[-1])
+                _Timed(graph.module, times, clock).run(*given[-1])
     return [p for n in graph.module.graph.nodes if (p := _part(graph, n, times.get(n.name, ()))) is not None]
 
 
 class _Timed(Interpreter):
     """Runs a graph node by node; groups as they are, and as PyTorch's ops."""
 
-    def __init__(self, module: GraphModule, times: dict[str, list[tuple[float, float | None]]]) -> None:
+    def __init__(
+        self, module: GraphModule, times: dict[str, list[tuple[float, float | None]]], clock: Callable[[], float]
+    ) -> None:
         super().__init__(module, garbage_collect_values=False)
-        self.times = times
+        self.times, self.clock = times, clock
 
     def run_node(self, n: Node) -> Any:
         if n.op not in ("call_function", "call_module"):
             return super().run_node(n)
-        start = time.perf_counter()
+        start = self.clock()
         found = super().run_node(n)
-        took, eager = time.perf_counter() - start, None
+        took, eager = self.clock() - start, None
         if n.op == "call_module":
             group = self.fetch_attr(str(n.target))
             args, _ = self.fetch_args_kwargs_from_env(n)
-            start = time.perf_counter()
+            start = self.clock()
             group.module(*args)
-            eager = time.perf_counter() - start
+            eager = self.clock() - start
         self.times.setdefault(n.name, []).append((took, eager))
         return found
 

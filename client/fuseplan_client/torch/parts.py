@@ -70,11 +70,11 @@ def ways_of(module: GraphModule) -> list[str]:
 
 
 def parts_of(
-    module: GraphModule, way: str, least_ops: int, place: Callable[[GraphModule, str, int], PlannedGroup]
+    module: GraphModule, way: str, device: str, least_ops: int, place: Callable[[GraphModule, str, int], PlannedGroup]
 ) -> Parts | None:
-    """The parts of a group's module by a way of `ways_of`; None where there is nothing but what that leaves. place:
-    puts a group in the place of a submodule, of so many of this way."""
-    graph, support = copied(module.graph), Support(WAYS[way])
+    """The parts of a group's module by a way of `ways_of`; None where there is nothing but what that leaves. device:
+    that its tensors are on. place: puts a group in the place of a submodule, of so many of this way."""
+    graph, support = copied(module.graph), Support(device, WAYS[way])
     if WAYS[way] is PRODUCTS:
         split_bias(graph, support)
     found = partition(GraphModule(module, graph), support, least_ops)

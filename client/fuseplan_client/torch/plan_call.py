@@ -1,7 +1,7 @@
-"""A plan for the CPU in the place of a group of PyTorch's ops: one function, written for the group, that checks the
-tensors, makes the outputs and runs the plan."""
+"""A plan in the place of a group of PyTorch's ops: one function, written for the group, that checks the tensors, makes
+the outputs and runs the plan."""
 
-import ctypes
+from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch._C._dynamo import guards
 
-from fuseplan_client.cpu.executor import STACK_BYTES, StackError
-from fuseplan_client.cpu.program import CpuProgram, way_of
+from fuseplan_client.cpu.program import CpuProgram
+from fuseplan_client.cuda.program import CudaProgram
 from fuseplan_client.plan import Plan
 from fuseplan_client.tensors import version
 from fuseplan_client.torch.export import Exported, Output, Read
@@ -22,10 +22,8 @@ TORCH_TYPES = {
     "f8e4m3": torch.float8_e4m3fn, "f8e5m2": torch.float8_e5m2,
 }  # fmt: skip
 
-# Half a microsecond faster than `torch.empty_strided`; what Inductor calls.
-EMPTY_STRIDED: Callable[..., torch.Tensor] = getattr(guards, "_empty_strided_cpu")  # noqa: B009  has no types
-
 Call = Callable[[Sequence[Any]], Any]
+Program = CpuProgram | CudaProgram
 
 
 class UnfitPlan(ValueError):
@@ -42,19 +40,6 @@ class Names:
 
     inputs: Sequence[str]
     outputs: Sequence[str]
-
-
-def plan_call(
-    exported: Exported, examples: Sequence[Any], program: CpuProgram, names: Names, updates: Sequence[Update] = ()
-) -> Call:
-    """A function from the group's inputs to what the group gives: a tuple, or the one tensor. It makes the updates: an
-    output that the plan may have in place is written there at once, any other is copied. It raises Unfit where tensors
-    are laid out otherwise than `examples`, before anything is computed.
-
-    Any number of threads may call it. It runs on as many threads as PyTorch does. Raises UnfitPlan where the plan is
-    not of the exported graph."""
-    places = _Places(exported, program.plan, names)
-    return _Writer(exported, examples, program, places, updates).function()
 
 
 def updated_buffers(exported: Exported, updates: Sequence[Update]) -> Mapping[int, int]:
@@ -98,17 +83,20 @@ def _same(name: str, asked: object, got: object) -> None:
         raise UnfitPlan(f"{name} is {got} in the plan, expected {asked}")
 
 
-class _Writer:
-    """Writes the function's text: straight lines, since a loop over tensors takes longer than what it does."""
+class CallWriter:
+    """Writes the function's text: straight lines, since a loop over tensors takes longer than what it does.
+
+    The function takes the group's inputs and gives what the group gives: a tuple, or the one tensor. It makes the
+    updates: an output that the plan may have in place is written there at once, any other is copied. It raises Unfit
+    where tensors are laid out otherwise than `examples`, before anything is computed. Any number of threads may call
+    it.
+    """
 
     def __init__(
-        self,
-        exported: Exported,
-        examples: Sequence[Any],
-        program: CpuProgram,
-        places: _Places,
-        updates: Sequence[Update],
+        self, exported: Exported, examples: Sequence[Any], program: Program, names: Names, updates: Sequence[Update]
     ) -> None:
+        """Raises UnfitPlan where the plan is not of the exported graph."""
+        places = _Places(exported, program.plan, names)
         self.exported, self.examples, self.program, self.places = exported, examples, program, places
         self.updated = updated_buffers(exported, updates)  # the group's input, by buffer
         self.placed = {  # the plan's input, by buffer, in whose memory the plan writes
@@ -119,17 +107,25 @@ class _Writer:
         outputs = program.plan.outputs
         self.alignments = {i: outputs[k].alignment_bytes for k, i in program.plan.in_place if i in self.placed.values()}
         self.lines: list[str] = []
-        steps = program.steps
         self.known: dict[str, Any] = {
-            "table_of": program.table, "prepare": program.prepare, "Unfit": Unfit, "empty_strided": EMPTY_STRIDED,
-            "check": guards.assert_size_stride, "get_num_threads": torch.get_num_threads,
-            "way": way_of(program.executor),
-            "double": ctypes.c_double, "addressof": ctypes.addressof, "version": version, "run": steps.entry,
-            "increment_version": increment_version, "handle": steps.handle, "first": program.once, "end": steps.steps,
-            "steps": steps, "StackError": StackError,
+            "table_of": program.table, "prepare": program.prepare, "Unfit": Unfit, "check": guards.assert_size_stride,
+            "version": version, "increment_version": increment_version, "program": program,
         }  # fmt: skip
 
+    @abstractmethod
+    def number(self, i: int, position: int) -> list[str]:
+        """Lines that put the address of a float among the arguments into the table, as the plan's input i."""
+
+    @abstractmethod
+    def empty(self, sizes: str, strides: str, dtype: str) -> str:
+        """A tensor on the device, of which the names of these are known."""
+
+    @abstractmethod
+    def run(self, constants: str, held: str) -> list[str]:
+        """Lines that run the plan on the table, before that the prologue for these constants, where it has one."""
+
     def function(self) -> Call:
+        """The function."""
         self.lines = [
             "def call(args):",
             "    table = table_of()",
@@ -142,15 +138,9 @@ class _Writer:
         self._outputs()
         plan = self.program.plan
         constants = [self.places.inputs[i].position for i in plan.constants]
-        self.lines.append("    threads = get_num_threads()")
-        if self.program.once:
-            known = "".join(f"(at[{i}], version(args[{p}])), " for i, p in zip(plan.constants, constants, strict=True))
-            held = "".join(f"args[{p}], " for p in constants)
-            self.lines.append(f"    prepare(table, threads, way, ({known}), ({held}))")
-        self.lines += [
-            f"    if run(handle, first, end, at, threads, way, {STACK_BYTES}):",
-            "        raise StackError",
-        ]
+        known = "".join(f"(at[{i}], version(args[{p}])), " for i, p in zip(plan.constants, constants, strict=True))
+        held = "".join(f"args[{p}], " for p in constants)
+        self.lines += [f"    {line}" for line in self.run(f"({known})", f"({held})")]
         self._results()
         text = "\n".join(self.lines)
         exec(compile(text, "<fuseplan call>", "exec"), self.known)
@@ -162,7 +152,7 @@ class _Writer:
         for i, read in enumerate(self.places.inputs):
             spec = self.program.plan.inputs[i]
             if read.number:
-                self.lines += [f"        n{i} = double(args[{read.position}])", f"        at[{i}] = addressof(n{i})"]
+                self.lines += [f"        {line}" for line in self.number(i, read.position)]
                 continue
             example = self.examples[read.position]
             self.known |= {
@@ -205,7 +195,7 @@ class _Writer:
                 continue
             buffer = self.exported.buffers[j]
             self.known |= {f"osize{j}": buffer.sizes, f"ostride{j}": buffer.strides, f"otype{j}": buffer.dtype}
-            self.lines.append(f"    o{j} = empty_strided(osize{j}, ostride{j}, otype{j})")
+            self.lines.append(f"    o{j} = {self.empty(f'osize{j}', f'ostride{j}', f'otype{j}')}")
             if k not in aliases:
                 self.lines.append(f"    at[{first + k}] = o{j}.data_ptr()")
 

@@ -3,7 +3,6 @@ agrees and is faster."""
 
 import logging
 import threading
-import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -11,7 +10,9 @@ from statistics import median
 from typing import Any, Literal, Protocol
 
 from fuseplan_client.cpu.executor import StackError
+from fuseplan_client.cuda.program import CapturedError
 from fuseplan_client.torch.agreement import disagreement
+from fuseplan_client.torch.devices import CPU, GroupDevice
 from fuseplan_client.torch.plan_call import Call, Unfit
 from fuseplan_client.torch.updates import Update, apart
 
@@ -20,6 +21,7 @@ log = logging.getLogger("fuseplan")
 TIMED_CALLS = 7  # of either side, in turns
 WORTH = 0.98  # of the median of what ran before, which a plan may take at most, and its fastest call at most as long
 MOST_UNFIT = 20  # calls that a plan did not fit, after which it goes unless most calls do fit
+UNFIT = (Unfit, StackError, CapturedError)  # of the call, not the plan
 State = Literal["waiting", "planned", "refused"]
 Refusal = Literal["wrong", "slower", "unusable", "unfit"]
 Progress = Literal["asking", "judging", "ready", "useless"]
@@ -70,9 +72,9 @@ Refused = Callable[[Offered, Refusal, str, float | None, float | None], None]
 @dataclass
 class Slot:
     """Calls go to `run`. replaced: the group as PyTorch's own ops. changed: told of every plan that is offered,
-    accepted or refused, and of the end. updates: those that a call makes. reason: why there is no plan, or why the last
-    one was refused. ops: of the graph that was asked about. is_open: another plan may still come. plan_us, replaced_us:
-    times of the last plan that was timed, and of what ran before.
+    accepted or refused, and of the end. updates: those that a call makes. device: that it runs on. reason: why there is
+    no plan, or why the last one was refused. ops: of the graph that was asked about. is_open: another plan may still
+    come. plan_us, replaced_us: times of the last plan that was timed, and of what ran before.
 
     With a new plan, the first call runs both sides and compares; the next ones run either in turns, and are timed; from
     then on the faster side runs. A later plan is timed against the one that runs by then; plans are judged one after
@@ -84,6 +86,7 @@ class Slot:
     refused: Refused
     changed: Callable[[], None] = lambda: None
     updates: Sequence[Update] = ()
+    device: GroupDevice = CPU
     reason: str = ""
     state: State = "waiting"
     plan_us: float | None = None
@@ -156,7 +159,8 @@ class Slot:
     def _checked(self, args: Sequence[Any]) -> Any:
         """The replaced side's results, which those of the plan have to agree with."""
         plan = self._judged
-        if plan is None or (plan.began and plan.progress == "asking") or not self._judging.acquire(blocking=False):
+        waits = plan is None or (plan.began and plan.progress == "asking") or self.device.is_capturing()
+        if waits or not self._judging.acquire(blocking=False):
             return self._now(args)
         try:
             plan = self._judged
@@ -185,7 +189,7 @@ class Slot:
         try:
             own = apart(args, self.updates)
             return self._with_updated(plan.call(own), own)
-        except (Unfit, StackError) as unfit:
+        except UNFIT as unfit:
             self._note_unfit(plan, unfit)
         except Exception as error:  # whatever a plan does, the program goes on without it
             self._refuse(plan, "unusable", f"{type(error).__name__}: {error}")
@@ -199,17 +203,17 @@ class Slot:
 
     def _timed(self, args: Sequence[Any]) -> Any:
         """The results of either side, the one that has run less often by now."""
-        if not self._judging.acquire(blocking=False):
+        if self.device.is_capturing() or not self._judging.acquire(blocking=False):
             return self._now(args)
         try:
             plan = self._judged
             if plan is None or not plan.is_checked:
                 return self._now(args)
             of_plan = len(plan.samples_us[True]) <= len(plan.samples_us[False])
-            start = time.perf_counter()
+            start = self.device.clock()
             try:
                 found = plan.call(args) if of_plan else self._now(args)
-            except (Unfit, StackError) as unfit:
+            except UNFIT as unfit:
                 self._note_unfit(plan, unfit)
                 return self.replaced(args)
             except Exception as error:
@@ -217,7 +221,7 @@ class Slot:
                     raise
                 self._refuse(plan, "unusable", f"{type(error).__name__}: {error}")
                 return self.replaced(args)
-            plan.samples_us[of_plan].append(1e6 * (time.perf_counter() - start))
+            plan.samples_us[of_plan].append(1e6 * (self.device.clock() - start))
             if min(map(len, plan.samples_us.values())) >= TIMED_CALLS:
                 self._decide(plan)
         finally:
@@ -250,7 +254,7 @@ class Slot:
         except Exception as error:  # whatever a plan does, the program goes on without it
             if self._judging.acquire(blocking=False):  # in the child of a fork nobody may ever let go of it
                 try:
-                    if isinstance(error, Unfit | StackError):
+                    if isinstance(error, UNFIT):
                         self._note_unfit(plan, error)
                     elif self.accepted is plan:
                         self._refuse(plan, "unusable", f"{type(error).__name__}: {error}")

@@ -36,8 +36,9 @@ class Verdict:
 
 @dataclass
 class Support:
-    """Verdicts on nodes. left: ops that are to stay with PyTorch."""
+    """Verdicts on nodes. device: that plans are for, as PyTorch names it. left: ops that are to stay with PyTorch."""
 
+    device: str = "cpu"
     left: Set[Any] = frozenset()
     _of_nodes: dict[Node, Verdict] = field(default_factory=dict)
     _of_calls: dict[Hashable, Verdict] = field(default_factory=dict)
@@ -65,6 +66,8 @@ class Support:
             return Verdict(False, reason=f"mutation in place: {name_of(node.target)}")
         if not any(isinstance(v, torch.Tensor) for v in tree_leaves((node.meta.get("val"),))):
             return Verdict(False, reason="gives no tensor")
+        if elsewhere := self._elsewhere(node):
+            return Verdict(False, reason=f"on {elsewhere}")
         try:
             key = node.target, signature((node.args, node.kwargs)), _layout(node)
         except TypeError:
@@ -72,6 +75,12 @@ class Support:
         if key not in self._of_calls:
             self._of_calls[key] = self._tried(node)
         return self._of_calls[key]
+
+    def _elsewhere(self, node: Node) -> str:
+        """Another device that a tensor of the op's is on, "" where none is."""
+        values = tree_leaves([n.meta.get("val") for n in (*node.all_input_nodes, node)])
+        found = (str(v.device) for v in values if isinstance(v, torch.Tensor))
+        return next((device for device in found if device != self.device), "")
 
     def _tried(self, node: Node) -> Verdict:
         try:

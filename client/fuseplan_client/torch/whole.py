@@ -2,7 +2,6 @@
 
 import itertools
 import threading
-import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -14,6 +13,7 @@ from torch._C._autograd import _top_saved_tensors_default_hooks as top_hooks
 from torch.fx import GraphModule
 
 from fuseplan_client.torch.backward import BackwardTimer
+from fuseplan_client.torch.devices import CPU, GroupDevice
 from fuseplan_client.torch.group import PlannedGroup
 from fuseplan_client.torch.slot import Offered, Slot
 
@@ -36,10 +36,11 @@ class CompiledGraph:
 
 @dataclass(eq=False)
 class Race:
-    """The two sides of a graph for one set of sizes. is_planned: plans are faster. own_us, planned_us: medians of the
-    last race, None before there was one; with the backward pass where gradients were asked for. changes: of the plans
-    that were looked at. is_packed: see `_packs_what_is_saved`, of the last call."""
+    """The two sides of a graph for one set of sizes. device: that it runs on. is_planned: plans are faster. own_us,
+    planned_us: medians of the last race, None before there was one; with the backward pass where gradients were asked
+    for. changes: of the plans that were looked at. is_packed: see `_packs_what_is_saved`, of the last call."""
 
+    device: GroupDevice = CPU
     is_planned: bool = False
     own_us: float | None = None
     planned_us: float | None = None
@@ -49,8 +50,11 @@ class Race:
     of_plans: Sequence[Offered] = ()
     _started: dict[bool, int] = field(default_factory=lambda: {True: 0, False: 0})
     _forward_us: dict[bool, list[float]] = field(default_factory=lambda: {True: [], False: []})
-    _timer: BackwardTimer = field(default_factory=BackwardTimer)
     _lock: threading.Lock = field(default_factory=threading.Lock)
+    _timer: BackwardTimer = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._timer = BackwardTimer(self.device.clock)
 
     def restart(self) -> None:
         """Forgets the calls that were timed."""
@@ -66,9 +70,9 @@ class Race:
             self._started[of_plans] += 1
         finally:
             self._lock.release()
-        start = time.perf_counter()
+        start = self.device.clock()
         found = sides[of_plans](*args)
-        forward_us = 1e6 * (time.perf_counter() - start)
+        forward_us = 1e6 * (self.device.clock() - start)
         self._forward_us[of_plans].append(forward_us)
         self._timer.follow(of_plans, forward_us, args, found)
         return found
@@ -103,7 +107,7 @@ def _is_faster(planned_us: float, own_us: float) -> bool:
 class WholeGraph:
     """The function that Dynamo calls. own: the graph as PyTorch runs it, whose ops are the model's own, fewer and
     larger than AOTAutograd's. compiled: by AOTAutograd, with groups. groups, graphs: of it, forward and backward.
-    is_dynamic: its sizes are arguments.
+    is_dynamic: its sizes are arguments. device: that the groups are computed on.
 
     Calls run `own`, but for those by which plans are judged: the first ones, from which groups know what to ask for;
     those that a new plan is compared and timed with; and every other one until it is known whether the graph is faster
@@ -117,6 +121,7 @@ class WholeGraph:
     graphs: list[CompiledGraph] = field(default_factory=list)
     races: dict[tuple[int, ...], Race] = field(default_factory=dict)
     changes: int = 0
+    device: GroupDevice = CPU
     _only: Race | None = None
     _count: Iterator[int] = field(default_factory=lambda: itertools.count(1))
 
@@ -160,7 +165,7 @@ class WholeGraph:
         key = tuple(a for a in args if isinstance(a, int)) if self.is_dynamic else ()
         if key not in self.races and len(self.races) >= MOST_SIZES:
             return None
-        race = self.races.setdefault(key, Race())
+        race = self.races.setdefault(key, Race(self.device))
         if not self.is_dynamic:
             self._only = race
         return race
@@ -171,6 +176,8 @@ class WholeGraph:
 
     def _judging(self, race: Race, args: Sequence[Any]) -> Any:
         sides = {True: self.compiled, False: self.own}
+        if self.device.is_capturing():
+            return sides[race.is_planned](*args)  # type: ignore[misc]
         changes, slots = self.changes, list(self._slots())
         if race.first_calls and not (race.first_calls < FIRST_CALLS and all(g.slots for g in self.groups)):
             race.first_calls -= 1

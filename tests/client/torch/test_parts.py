@@ -50,7 +50,7 @@ def test_parts_give_what_the_group_gives(way: str) -> None:
         inside.update(n.target for n in group.graph.nodes)
         return group
 
-    parts = parts_of(module, way, 2, place)
+    parts = parts_of(module, way, "cpu", 2, place)
     assert parts is not None
     assert parts.left == way
     assert not inside & WAYS[way]
@@ -61,4 +61,4 @@ def test_parts_give_what_the_group_gives(way: str) -> None:
 def test_nothing_but_a_product_has_no_parts() -> None:
     module = traced(torch.matmul, torch.randn(8, 8), torch.randn(8, 8))
     (way,) = ways_of(module)
-    assert parts_of(module, way, 2, lambda parent, name, _: getattr(parent, name)) is None
+    assert parts_of(module, way, "cpu", 2, lambda parent, name, _: getattr(parent, name)) is None

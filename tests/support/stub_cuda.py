@@ -1,0 +1,86 @@
+"""A stand-in for CUDA's driver (stub_cuda.cpp), whose kernels the emulator runs, and a device of PyTorch's that poses
+as one of CUDA's on the CPU's tensors."""
+
+import ctypes
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fuseplan_client.cuda import driver, program
+from fuseplan_client.torch.devices import EMPTY_ON_CPU, CudaDevice
+
+from codegen.launch.emulator import emulator_library, load_runtime
+from codegen.sandbox.object_cache import ObjectCache
+from codegen.toolchain.compiler import INCLUDE, Failure
+from codegen.toolchain.cpu import find_compiler
+
+SOURCE = Path(__file__).with_name("stub_cuda.cpp")
+FLAGS = ["-std=c++17", "-O2", "-fPIC", "-shared", "-w", f"-I{INCLUDE}"]
+STREAM = 7
+
+
+class Posing(CudaDevice):
+    """The CPU, posing as the first CUDA device. captures: what `is_capturing` says. waits: how often all that was
+    queued was waited for; clocks: how often the time was asked for."""
+
+    def __init__(self) -> None:
+        super().__init__(0)
+        self.name = "cpu"
+        self.captures, self.waits, self.clocks = False, 0, 0
+
+    def target(self) -> str:
+        return "cuda:0"
+
+    def clock(self) -> float:
+        assert not self.captures, "waited for a stream that is captured"
+        self.clocks += 1
+        return time.perf_counter()
+
+    def is_capturing(self) -> bool:
+        return self.captures
+
+    def synchronize(self) -> None:
+        assert not self.captures, "waited for a device whose stream is captured"
+        self.waits += 1
+
+    def on_device(self) -> AbstractContextManager[Any]:
+        return nullcontext()
+
+    def current_stream(self) -> int:
+        return STREAM
+
+    def empty(self) -> Callable[..., Any]:
+        return EMPTY_ON_CPU
+
+
+def stub_driver(cache: ObjectCache) -> ctypes.CDLL:
+    """The driver, loaded with the emulator that it runs kernels in."""
+    compiler = find_compiler(cache=cache)
+    load_runtime(emulator_library(compiler, cache))
+
+    def made() -> bytes:
+        with compiler.slot() as slot:
+            built = compiler.build(slot, SOURCE.read_text(), FLAGS, 120.0)
+        assert not isinstance(built, Failure), built.detail
+        return built[0]
+
+    return ctypes.CDLL(str(cache.made(f"stub of CUDA's driver {SOURCE.stat().st_mtime_ns}", made)))
+
+
+@contextmanager
+def instead_of_cuda(stub: ctypes.CDLL) -> Iterator[None]:
+    """Within it, the client takes the stub for the driver."""
+
+    def forget() -> None:
+        driver.driver.cache_clear()
+        driver.primary_context.cache_clear()
+        program._modules.clear()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(driver, "LIBRARY", stub._name)
+        forget()
+        yield
+    forget()
