@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 
 
-@lru_cache(maxsize=1 << 14)
+@lru_cache(maxsize=1 << 16)
 def bits(mask: int) -> tuple[int, ...]:
     """Positions of the bits that are set, lowest first. Cached: a search asks about each set a dozen times."""
     found: list[int] = []

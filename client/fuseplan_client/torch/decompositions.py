@@ -76,7 +76,8 @@ def lowered(
     if lowering is not None:
         found = lowering(Call(writer, target, out, tuple(operands)), *args, **kwargs)
     else:
-        found = _Decomposed(writer, mode).results(target, args, kwargs)
+        device = next((o.device for o in tree_leaves((out,)) if isinstance(o, torch.Tensor)), torch.device("cpu"))
+        found = _Decomposed(writer, mode, device).results(target, args, kwargs)
     _check(target, found, out)
     return found
 
@@ -105,11 +106,12 @@ def _check(target: Any, found: Any, out: Any) -> None:
 
 
 class _Decomposed(TorchDispatchMode):
-    """Writes the ops that are called on fake tensors while it is entered."""
+    """Writes the ops that are called on fake tensors while it is entered. device: that these are on, for some ops give
+    other dtypes on another one."""
 
-    def __init__(self, writer: Writer, fake: FakeTensorMode) -> None:
+    def __init__(self, writer: Writer, fake: FakeTensorMode, device: torch.device) -> None:
         super().__init__()
-        self.writer = writer
+        self.writer, self.device = writer, device
         self.fake = fake
         self.written: dict[int, tuple[torch.Tensor, Tensor]] = {}  # by identity of the fake tensor, which is kept
 
@@ -129,7 +131,7 @@ class _Decomposed(TorchDispatchMode):
             return value
         if value.number:
             raise Refused("a number that is known at run time alone, in an op that is taken apart")
-        made = torch.empty(value.shape, dtype=value.dtype, device="cpu")
+        made = torch.empty(value.shape, dtype=value.dtype, device=self.device)
         self.written[id(made)] = made, value
         return made
 
