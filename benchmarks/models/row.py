@@ -4,6 +4,8 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
 
 import torch
 from fuseplan_client.torch.agreement import disagreement
@@ -11,7 +13,7 @@ from fuseplan_client.torch.backend import Backend
 from fuseplan_client.torch.slot import Slot
 from torch import Tensor
 
-from benchmarks.models.zoo import make
+from benchmarks.models.zoo import Model, make
 from benchmarks.racing import paired_ratio, race
 
 JUDGED_CALLS = 16  # after which a plan was judged
@@ -60,12 +62,22 @@ class Row:
 
 
 def measure(
-    name: str, size: int, dtype: str, threads: int, *, server: str | None, seconds: float, rounds: int, race_s: float
+    name: str,
+    size: int,
+    dtype: str,
+    threads: int,
+    *,
+    device: str,
+    server: str | None,
+    seconds: float,
+    rounds: int,
+    race_s: float,
 ) -> Row:
-    """Compiles the model by both back ends, waits for its plans, checks them and times all sides in turns."""
+    """Compiles the model by both back ends, waits for its plans, checks them and times all sides in turns. device:
+    "cpu", or "cuda", whose steps are waited for."""
     torch.set_num_threads(threads)
     torch._dynamo.config.recompile_limit = 64
-    model = make(name, size, dtype)
+    model = make(name, size, dtype, device)
     backend = Backend(server=server, seconds=seconds)
     ours = torch.compile(model.compiled, backend=backend, dynamic=False)
     start = time.perf_counter()
@@ -85,18 +97,16 @@ def measure(
     problem = next(
         (f"{i}: {p}" for i, (a, b) in enumerate(zip(found, expected, strict=True)) if (p := disagreement(a, b))), ""
     )
-    error, eager_error = _errors(name, size, found, expected)
+    error, eager_error = _errors(name, size, device, found, expected)
     start = time.perf_counter()
     inductor = torch.compile(model.compiled, backend="inductor", dynamic=False)
     model.step(inductor)
     inductor_s = time.perf_counter() - start
     alone = torch.compile(model.compiled, backend="eager", dynamic=False)  # what `torch.compile` itself takes
     model.step(alone)
+    compiled = {"eager": model.compiled, "dynamo": alone, "inductor": inductor, "fuseplan": ours}
     calls: dict[str, Callable[[], object]] = {
-        "eager": lambda: model.step(model.compiled),
-        "dynamo": lambda: model.step(alone),
-        "inductor": lambda: model.step(inductor),
-        "fuseplan": lambda: model.step(ours),
+        side: partial(_stepped, model, call, device) for side, call in compiled.items()
     }
     samples = race(calls, rounds, 0, seconds=race_s)
     ratios = {side: paired_ratio(samples[side], samples["fuseplan"]) for side in ("eager", "inductor")}
@@ -119,15 +129,22 @@ def measure(
     )
 
 
+def _stepped(model: Model, call: Callable[..., Any], device: str) -> None:
+    """A step, once it is over."""
+    model.step(call)
+    if device != "cpu":
+        torch.cuda.synchronize(device)
+
+
 def _group(label: str, slot: Slot) -> GroupRow:
     return GroupRow(label, slot.state, slot.reason, slot.ops, slot.plan_us, slot.replaced_us, slot.kernels)
 
 
 def _errors(
-    name: str, size: int, found: Sequence[Tensor], expected: Sequence[Tensor]
+    name: str, size: int, device: str, found: Sequence[Tensor], expected: Sequence[Tensor]
 ) -> tuple[float | None, float | None]:
     """Largest relative errors of ours and of eager mode against the same step in f64, None where there is none."""
-    model = make(name, size, "f64")
+    model = make(name, size, "f64", device)
     try:
         model.reset()
         truth = model.step(model.compiled)

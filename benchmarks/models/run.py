@@ -2,6 +2,7 @@
 
 python -m benchmarks.models [--models gpt2.eval,...] [--threads 1,2] [--dtypes f32,bf16] [--sizes 0,1] [--seconds 60]
 python -m benchmarks.models --server http://127.0.0.1:8080      # else each row starts a server of its own
+python -m benchmarks.models --device cuda --threads 1           # writes results/models_cuda.{json,md}
 """
 
 import argparse
@@ -18,7 +19,6 @@ from typing import Any
 
 from benchmarks.machine import RESULTS, machine
 
-FILE = "models"
 Key = tuple[str, int, str, int]
 
 
@@ -28,11 +28,11 @@ def main() -> int:
     if options.row:
         _print_row(options)
         return 0
-    rows = _kept()
+    rows = _kept(options.device)
     for key in _asked(options):
         found = _measured(key, options)
         rows[key] = found
-        _write(rows)
+        _write(rows, options.device)
         print(_line(found), flush=True)
     return 0
 
@@ -48,6 +48,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--rounds", type=int, default=21)
     parser.add_argument("--race-seconds", type=float, default=20.0)
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--server")
     parser.add_argument("--row", help=argparse.SUPPRESS)
     return parser.parse_args()
@@ -64,20 +65,22 @@ def _print_row(options: argparse.Namespace) -> None:
 
     name, size, dtype, threads = options.row.split(",")
     row = measure(
-        name, int(size), dtype, int(threads), server=options.server, seconds=options.seconds, rounds=options.rounds,
-        race_s=options.race_seconds,
+        name, int(size), dtype, int(threads), device=options.device, server=options.server, seconds=options.seconds,
+        rounds=options.rounds, race_s=options.race_seconds,
     )  # fmt: skip
     print(json.dumps({**asdict(row), "speedup": row.speedup}))
 
 
 def _measured(key: Key, options: argparse.Namespace) -> dict[str, Any]:
-    """The row, from a process with that many CPUs whose environment holds no library to less than it can do."""
+    """The row, from a process with that many CPUs, or all where it is a GPU's, whose environment holds no library to
+    less than it can do."""
     name, size, dtype, threads = key
     command = [sys.executable, "-m", "benchmarks.models", "--row", f"{name},{size},{dtype},{threads}"]
     command += ["--seconds", str(options.seconds), "--rounds", str(options.rounds)]
-    command += ["--race-seconds", str(options.race_seconds), *(["--server", options.server] if options.server else [])]
+    command += ["--device", options.device, "--race-seconds", str(options.race_seconds)]
+    command += ["--server", options.server] if options.server else []
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("OPENBLAS_", "OMP_", "MKL_"))}
-    cpus = sorted(os.sched_getaffinity(0))[:threads]
+    cpus = sorted(os.sched_getaffinity(0))[: threads if options.device == "cpu" else None]
     with tempfile.TemporaryDirectory() as folder:
         for part in ("DATA", "CACHE", "CONFIG"):
             environment[f"XDG_{part}_HOME"] = f"{folder}/{part}"
@@ -91,22 +94,28 @@ def _measured(key: Key, options: argparse.Namespace) -> dict[str, Any]:
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def _kept() -> dict[Key, dict[str, Any]]:
-    file = RESULTS / f"{FILE}.json"
+def _file(device: str) -> Path:
+    return RESULTS / ("models.json" if device == "cpu" else f"models_{device}.json")
+
+
+def _kept(device: str) -> dict[Key, dict[str, Any]]:
+    file = _file(device)
     if not file.exists():
         return {}
     rows = json.loads(file.read_text())["rows"]
     return {(r["model"], r["size"], r["dtype"], r["threads"]): r for r in rows}
 
 
-def _write(rows: dict[Key, dict[str, Any]]) -> None:
+def _write(rows: dict[Key, dict[str, Any]], device: str) -> None:
     import torch  # noqa: PLC0415
 
     about = {**machine(), "torch": torch.__version__}
+    if device == "cuda":
+        about["device"] = torch.cuda.get_device_name()
     RESULTS.mkdir(exist_ok=True)
     ordered = [rows[key] for key in sorted(rows)]
-    (RESULTS / f"{FILE}.json").write_text(json.dumps({"machine": about, "rows": ordered}, indent=1) + "\n")
-    Path(RESULTS / f"{FILE}.md").write_text(table(about, ordered))
+    _file(device).write_text(json.dumps({"machine": about, "rows": ordered}, indent=1) + "\n")
+    _file(device).with_suffix(".md").write_text(table(about, ordered))
 
 
 def table(about: dict[str, str], rows: Sequence[dict[str, Any]]) -> str:

@@ -67,15 +67,16 @@ def names() -> list[str]:
     return [f"{n}.{mode}" for n, e in ZOO.items() for mode in e.modes] + [f"{ADAM}.step"]
 
 
-def make(name: str, size: int, dtype: str) -> Model:
+def make(name: str, size: int, dtype: str, device: str = "cpu") -> Model:
     """The model in one of its two sizes (0, 1), with the same random weights and inputs each time."""
     torch.manual_seed(0)
     kind, _, mode = name.partition(".")
     if kind == ADAM:
-        return _adam(name, size, DTYPES[dtype])
+        return _adam(name, size, DTYPES[dtype], device)
     entry = ZOO[kind]
-    module = entry.module().to(DTYPES[dtype])
-    inputs = tuple(t.to(DTYPES[dtype]) if t.is_floating_point() else t for t in entry.inputs(entry.batches[size]))
+    module = entry.module().to(device, DTYPES[dtype])
+    given = [t.to(device) for t in entry.inputs(entry.batches[size])]
+    inputs = tuple(t.to(DTYPES[dtype]) if t.is_floating_point() else t for t in given)
     if mode == "eval":
         module.eval()
 
@@ -101,9 +102,9 @@ def make(name: str, size: int, dtype: str) -> Model:
     return Model(name, module, train, [b for b in module.buffers() if b.is_floating_point()])
 
 
-def _adam(name: str, size: int, dtype: torch.dtype) -> Model:
+def _adam(name: str, size: int, dtype: torch.dtype, device: str) -> Model:
     """A step of Adam as PyTorch has it for many tensors at once, whose state it updates in place."""
-    parameters = [nn.Parameter(torch.randn(shape, dtype=dtype)) for shape in ADAM_SIZES[size]]
+    parameters = [nn.Parameter(torch.randn(shape, dtype=dtype).to(device)) for shape in ADAM_SIZES[size]]
     optimizer = torch.optim.Adam(parameters, lr=1e-3, foreach=True)
     for p in parameters:
         p.grad = torch.randn_like(p)

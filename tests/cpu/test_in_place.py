@@ -32,7 +32,7 @@ from tests.support.whole import WHOLE, seed
 pytest.importorskip("torch")
 
 
-from tests.support.local_plans import LocalPlans
+from testing.local_plans import LocalPlans
 
 GRAPHS = int(os.environ.get("FUSEPLAN_RANDOM_GRAPHS", "0")) // 3 or 12
 

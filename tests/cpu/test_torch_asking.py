@@ -23,7 +23,7 @@ from fuseplan_client.torch import backend as back_end
 from fuseplan_client.torch.asking import Refusal
 from fuseplan_client.torch.backend import Backend
 
-from tests.support.local_plans import LocalPlans
+from testing.local_plans import LocalPlans
 
 LIMITS = patient()
 NO_MKL = problem(422, "no-device")

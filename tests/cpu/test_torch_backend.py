@@ -24,7 +24,7 @@ from fuseplan_client.torch.whole import Race
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
-from tests.support.local_plans import LocalPlans
+from testing.local_plans import LocalPlans
 
 
 @pytest.fixture(scope="module")

@@ -17,8 +17,8 @@ from fuseplan_client.torch.backend import Backend
 from fuseplan_client.torch.slot import Slot
 from torch.nn import functional as F
 
-from tests.support.local_plans import LocalPlans
-from tests.support.stub_cuda import STREAM, Posing, instead_of_cuda, stub_driver
+from testing.local_plans import LocalPlans
+from testing.stub_cuda import STREAM, Posing, instead_of_cuda, stub_driver
 
 CALLS = 52
 

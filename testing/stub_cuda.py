@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
-import pytest
 from fuseplan_client.cuda import driver, program
 from fuseplan_client.torch.devices import EMPTY_ON_CPU, CudaDevice
 
@@ -79,8 +79,7 @@ def instead_of_cuda(stub: ctypes.CDLL) -> Iterator[None]:
         driver.primary_context.cache_clear()
         program._modules.clear()
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(driver, "LIBRARY", stub._name)
+    with mock.patch.object(driver, "LIBRARY", stub._name):
         forget()
         yield
     forget()

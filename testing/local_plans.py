@@ -38,8 +38,12 @@ class LocalPlans:
     def made(folder: Path, target: str = "cpu") -> "LocalPlans":
         """With a cache in this folder. Plans of the emulator are given away as plans for CUDA devices."""
         cache = ObjectCache(folder)
-        bench = Workbench(detect(target, cache, ceilings=False), cache)
-        found = process_executor(*executor(cache))
+        return LocalPlans.on(Workbench(detect(target, cache, ceilings=False), cache))
+
+    @staticmethod
+    def on(bench: Workbench) -> "LocalPlans":
+        """For the device of a workbench."""
+        found = process_executor(*executor(bench.cache))
         found.use_openmp()
         return LocalPlans(bench, found)
 
