@@ -10,7 +10,7 @@
 #include "emulator.h"
 
 namespace {
-const int INVALID_CONTEXT = 201, NOT_FOUND = 500, LAUNCH_FAILED = 719;
+const int OUT_OF_MEMORY = 2, INVALID_CONTEXT = 201, NOT_FOUND = 500, LAUNCH_FAILED = 719;
 int contexts[4];  // of which the addresses count
 thread_local void* current[16];
 thread_local int depth = 0;
@@ -19,8 +19,9 @@ struct Function {
   int (*run)(emulator::Launch*);
   unsigned allowed_shared;
 };
-int launches = 0, is_dry = 0, failing = 0, maps = 0;
+int launches = 0, is_dry = 0, failing = 0, failing_after = -1, maps = 0;
 void* last_stream = nullptr;
+uint64_t seed = 0;
 char last_report[4096];
 }  // namespace
 
@@ -30,7 +31,9 @@ int stub_launches() { return launches; }
 int stub_maps() { return maps; }
 void* stub_last_stream() { return last_stream; }
 const char* stub_report() { return last_report; }
+void stub_seed(uint64_t of) { seed = of; }     // of the order of threads
 void stub_dry(int on) { is_dry = on; }         // launches do nothing
+void stub_fail_after(int count) { failing_after = count; }  // launches there is no memory; -1: for none
 void stub_fail(int status) { failing = status; }  // and those that follow answer this
 int stub_depth() { return depth; }
 
@@ -49,6 +52,12 @@ int cuDeviceGetAttribute(int* value, int which, int) {
 }
 int cuDevicePrimaryCtxRetain(void** context, int device) {
   *context = &contexts[device];
+  return 0;
+}
+int cuThreadExchangeStreamCaptureMode(int* mode) {
+  static thread_local int own = 0;
+  const int before = own;
+  own = *mode, *mode = before;
   return 0;
 }
 int cuCtxPushCurrent_v2(void* context) {
@@ -104,6 +113,7 @@ int cuLaunchKernel(void* of, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
   last_stream = stream;
   if (!depth || current[depth - 1] != &contexts[0]) return INVALID_CONTEXT;
   if (failing) return failing;
+  if (failing_after >= 0 && failing_after-- == 0) return OUT_OF_MEMORY;
   if (shared > function->allowed_shared) return 1;
   if (is_dry) return 0;
   emulator::Buffer memory = {1 << 16, (1ull << 47) - (1 << 16), "memory", nullptr, emulator::Buffer::TEMPORARY};
@@ -113,6 +123,7 @@ int cuLaunchKernel(void* of, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
   const uint32_t shape[] = {gx, gy, gz, bx, by, bz, 1, 1, 1};
   memcpy(launch.grid, shape, sizeof shape);
   launch.shared_bytes = shared;
+  launch.seed = seed;
   launch.buffers = &memory, launch.buffer_count = 1;
   launch.report = last_report, launch.report_bytes = sizeof last_report;
   launch.sites = sites, launch.site_capacity = 256;

@@ -23,27 +23,36 @@ STREAM = 7
 
 
 class Posing(CudaDevice):
-    """The CPU, posing as the first CUDA device. captures: what `is_capturing` says. waits: how often all that was
-    queued was waited for; clocks: how often the time was asked for."""
+    """The CPU, posing as the first CUDA device. captures: what `is_capturing` says; nothing may be waited for then, nor
+    marked. marks: points of time that were asked for. waits: those that streams waited for."""
 
     def __init__(self) -> None:
         super().__init__(0)
         self.name = "cpu"
-        self.captures, self.waits, self.clocks = False, 0, 0
+        self.captures, self.marks, self.waits = False, 0, 0
 
     def target(self) -> str:
         return "cuda:0"
 
     def clock(self) -> float:
         assert not self.captures, "waited for a stream that is captured"
-        self.clocks += 1
         return time.perf_counter()
+
+    def mark(self) -> Any:
+        assert not self.captures, "an event of ours in a stream that is captured"
+        self.marks += 1
+        return time.perf_counter()
+
+    def between_us(self, start: Any, end: Any) -> float:
+        assert not self.captures, "waited for an event while a stream is captured"
+        return 1e6 * (end - start)
 
     def is_capturing(self) -> bool:
         return self.captures
 
-    def synchronize(self) -> None:
-        assert not self.captures, "waited for a device whose stream is captured"
+    def wait_for(self, mark: Any, memory: Any) -> None:
+        assert not self.captures, "a captured stream waits for what is not captured"
+        assert memory.numel()
         self.waits += 1
 
     def on_device(self) -> AbstractContextManager[Any]:

@@ -1,4 +1,4 @@
-"""What a call by a plan takes beyond its kernels: guards, memory for results, arguments, launches.
+"""Time that a call by a plan takes beyond its kernels: guards, memory for results, arguments, launches.
 
 python -m benchmarks.models.overhead [--calls 3000]
 

@@ -29,20 +29,18 @@ def kernel_function(
     """(entry, source) of a kernel. The entry's name is derived from the source, so equal kernels have equal names.
     threads: threads of a block. blocks: number of blocks that a multiprocessor is to have registers for at a time.
     cluster: blocks of a cluster. tensor_maps: number of tensor maps, the parameters map0, map1, ... reach: the largest
-    number among the body's indices and loop counters (cuda). in_place: see `Kernel` (cpu)."""
+    number among the body's indices and loop counters (cuda). in_place: see `Kernel`."""
     params = parameters(graph)
     shared = {f"out{i}" for i in in_place} | {f"in{graph.outputs[i].donates}" for i in in_place}
+    alone = {name: "" if name in shared else "RESTRICT " for _, name in params}
     if target == "cpu":
         order = "INTERLEAVED " if interleave else ""
         head = f'extern "C" {order}void {{entry}}(void* const* args, long task, long tasks) {{{{'
-        lines = [
-            f"  {t} {'' if name in shared else 'RESTRICT '}{name} = ({t})args[{i}];"
-            for i, (t, name) in enumerate(params)
-        ]
+        lines = [f"  {t} {alone[name]}{name} = ({t})args[{i}];" for i, (t, name) in enumerate(params)]
         lines += [f"  {line}" for line in prologue]
     else:
         maps = [f"const __grid_constant__ TensorMap map{i}" for i in range(tensor_maps)]
-        listed = ", ".join([*(f"{t} RESTRICT {name}" for t, name in params), *maps])
+        listed = ", ".join([*(f"{t} {alone[name]}{name}" for t, name in params), *maps])
         bounds = f"{threads}, {blocks}" if blocks > 1 else threads
         together = f"__cluster_dims__({cluster}, 1, 1) " if cluster > 1 else ""
         head = f'extern "C" __global__ void __launch_bounds__({bounds}) {together}{{entry}}({listed}) {{{{'

@@ -9,6 +9,7 @@ from codegen.hardware.architectures import ACCESS_BYTES, architecture
 from codegen.kernel import EmitError, Kernel, Launch
 from codegen.lowering.access import alignments
 from codegen.lowering.code_length import first_short, halved
+from codegen.lowering.in_place import in_place
 from codegen.lowering.program import Program
 from codegen.printer.emit import Body, Style, emit_body
 from codegen.printer.threads import Sharing, Threads
@@ -100,11 +101,21 @@ def loop_kernel(
     # A counter that all blocks share goes past its end by as much as they do at a time.
     shared = [count + blocks * (threads.y if rows else 1) for count, rows in body.roots]
     reach = max(body.reach, *shared, 0)
+    own = _in_place(segment, program)
     entry, source = kernel_function(
-        segment, body.text, "cuda", prologue=prologue, threads=threads.count, blocks=together, reach=reach
+        segment, body.text, "cuda", prologue=prologue, threads=threads.count, blocks=together, reach=reach, in_place=own
     )
     launch = Launch((blocks, 1, 1), (threads.x, threads.y, 1), body.shared_bytes)
-    return Kernel(entry, source, "cuda", s.FAMILY, str(s), launch, body.accesses)
+    return Kernel(entry, source, "cuda", s.FAMILY, str(s), launch, body.accesses, in_place=own)
+
+
+def _in_place(segment: Graph, program: Program) -> tuple[int, ...]:
+    """See `lowering.in_place`, and each element is one thread's: where sums are kept, or nothing runs along lanes,
+    threads read what others write."""
+    if program.reductions or program.kept:
+        return ()
+    of_threads = {w.out for key, block in program.blocks.items() if key.lane for w, _ in block.writes}
+    return tuple(i for i in in_place(segment, program) if i in of_threads)
 
 
 def _blocks(body: Body, threads: Threads) -> int:

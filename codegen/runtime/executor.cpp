@@ -247,6 +247,11 @@ int fp_run(const void* handle, int from, int to, void* const* addresses, int thr
 // From now on plans for CUDA devices are launched by these functions of the driver, in the order of cuda::Driver.
 void fp_use_cuda(void* const* functions) { memcpy((void*)&cuda::driver, functions, sizeof cuda::driver); }
 
+void fp_cuda_free(void* handle) {
+  cuda::Plan* plan = (cuda::Plan*)handle;
+  free(plan->of), free(plan->arguments), free(plan->maps), free(plan);
+}
+
 // A plan for a CUDA device from its kernels: of the functions of a context, with their arguments and maps in order.
 // nullptr where there is no memory.
 void* fp_cuda_plan(void* context, int steps, const cuda::Step* of, const cuda::Argument* arguments, const cuda::Map* maps) {
@@ -261,12 +266,9 @@ void* fp_cuda_plan(void* context, int steps, const cuda::Step* of, const cuda::A
   }
   plan->arguments = copied(arguments, all_arguments);
   plan->maps = copied(maps, all_maps);
-  return plan->of && plan->arguments && plan->maps ? plan : nullptr;
-}
-
-void fp_cuda_free(void* handle) {
-  cuda::Plan* plan = (cuda::Plan*)handle;
-  free(plan->of), free(plan->arguments), free(plan->maps), free(plan);
+  if (plan->of && plan->arguments && plan->maps) return plan;
+  fp_cuda_free(plan);
+  return nullptr;
 }
 
 // Queues steps `from` to before `to` on a stream, whatever context the thread has. addresses: what arguments are behind of.

@@ -2,8 +2,10 @@
 behind a stand-in for the driver whose kernels are our own."""
 
 import ctypes
+import gc
 import hashlib
 import json
+import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
@@ -57,7 +59,8 @@ class Around:
 
     def __init__(self) -> None:
         self.made: list[Any] = []
-        self.is_captured, self.waits = False, 0
+        self.is_captured, self.marks = False, 0
+        self.waits: list[int] = []
 
     def allocate(self, size: int) -> Any:
         class Memory:
@@ -72,9 +75,15 @@ class Around:
     def is_capturing(self) -> bool:
         return self.is_captured
 
-    def synchronize(self) -> None:
+    def mark(self) -> Any:
         assert not self.is_captured
-        self.waits += 1
+        self.marks += 1
+        return self.marks
+
+    def wait_for(self, mark: Any, memory: Any) -> None:
+        assert not self.is_captured
+        assert memory.data_ptr()
+        self.waits.append(mark)
 
     def on_device(self) -> AbstractContextManager[Any]:
         return nullcontext()
@@ -236,7 +245,7 @@ def test_what_cannot_be_loaded(name: str, runner: Executor, kernels: bytes, monk
 
 
 def test_the_prologue_runs_for_each_version_of_the_constants(runner: Executor, kernels: bytes) -> None:
-    """Its results stay where they are while any stream may read them, and nothing runs while a stream is captured."""
+    """Streams wait for its results, and it does not run while a stream is captured."""
     plan = plan_of(
         [
             step(kernels, "added", ["in1"], ["tmp1"], prologue=True),
@@ -257,7 +266,10 @@ def test_the_prologue_runs_for_each_version_of_the_constants(runner: Executor, k
             program.run(table, STREAM)
             assert out[0] == value
         assert program.prologue_runs == version + 1
-    assert around.waits == 3, "behind each prologue, and before the memory of the first one goes"
+    assert (around.marks, around.waits) == (2, []), "in the order of the stream nothing has to be waited for"
+    for _ in range(2):
+        program.prepare(table, STREAM + 1, ((w.ctypes.data, 1),), (w,))
+    assert around.waits == [2], "another stream waits once, for the results that it reads"
     around.is_captured = True
     program.prepare(table, STREAM, ((w.ctypes.data, 1),), (w,))
     with pytest.raises(CapturedError):
@@ -266,6 +278,30 @@ def test_the_prologue_runs_for_each_version_of_the_constants(runner: Executor, k
     program.forget()
     program.prepare(table, STREAM, ((w.ctypes.data, 1),), (w,))
     assert program.prologue_runs == 3
+
+
+def test_what_a_captured_stream_read_stays(runner: Executor, kernels: bytes) -> None:
+    """A CUDA graph has its address."""
+    plan = plan_of(
+        [step(kernels, "added", ["in1"], ["tmp0"], prologue=True), step(kernels, "added", ["tmp0"], ["out0"])],
+        inputs=[SPEC, WEIGHT],
+        buffers=[{"bytes": 300, "kept": True}],
+    )
+    around = Around()
+    program = CudaProgram(plan, {sha(kernels): kernels}, runner, around)
+    x, w, out = tensors(3)
+    table = filled(program, (x, w, out), around)
+    around.made.clear()
+    for version in range(4):
+        for captured in (False, version == 1):
+            around.is_captured = captured
+            program.prepare(table, STREAM, ((w.ctypes.data, version),), (w,))
+        around.is_captured = False
+    del program, table
+    alive = [weakref.ref(memory) for memory in around.made]
+    around.made.clear()
+    gc.collect()
+    assert [memory() is not None for memory in alive] == [False, True, False, False], "whoever has the program"
 
 
 def test_calls_of_a_library_are_made_in_their_places(

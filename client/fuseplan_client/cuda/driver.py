@@ -12,8 +12,17 @@ MAX_DYNAMIC_SHARED_SIZE_BYTES = 8  # CUfunction_attribute
 MAJOR, MINOR = 75, 76  # CUdevice_attribute
 
 
+OUT_OF_MEMORY = 2  # CUresult
+OF_CAPTURES = range(900, 909)  # CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED to CUDA_ERROR_CAPTURED_EVENT
+RELAXED = 2  # CUstreamCaptureMode
+
+
 class DriverError(RuntimeError):
     """A function of the driver failed; says which, and how."""
+
+
+class PassingError(DriverError):
+    """There was no memory, or a stream's capture is broken: another call may do."""
 
 
 @lru_cache(maxsize=1)
@@ -32,7 +41,8 @@ def check(status: int, function: str) -> None:
     if status:
         text = ctypes.c_char_p()
         driver().cuGetErrorName(ctypes.c_int(status), ctypes.byref(text))
-        raise DriverError(f"{function} of the driver gave {(text.value or b'error').decode()} ({status})")
+        kind = PassingError if status == OUT_OF_MEMORY or status in OF_CAPTURES else DriverError
+        raise kind(f"{function} of the driver gave {(text.value or b'error').decode()} ({status})")
 
 
 def capability(device: int) -> str:
@@ -57,6 +67,18 @@ def in_context(context: int) -> Generator[None]:
         yield
     finally:
         call("cuCtxPopCurrent_v2", ctypes.byref(ctypes.c_void_p()))
+
+
+@contextmanager
+def beside_captures() -> Generator[None]:
+    """Within it, this thread may load code and allocate while other threads capture streams, as is forbidden by
+    default: `cudaStreamCaptureModeGlobal`. Raises DriverError."""
+    mode = ctypes.c_int(RELAXED)
+    call("cuThreadExchangeStreamCaptureMode", ctypes.byref(mode))
+    try:
+        yield
+    finally:
+        call("cuThreadExchangeStreamCaptureMode", ctypes.byref(mode))
 
 
 def load_module(data: bytes) -> int:

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 from fuseplan_client.cpu.executor import Executor
 from fuseplan_client.cpu.shared_objects import ObjectError, check_digest, entry_address
 from fuseplan_client.cuda.driver import (
+    beside_captures,
     capability,
     check,
     driver,
@@ -28,8 +29,6 @@ from fuseplan_client.plan import ALIGNMENT, Plan, Ref, Step
 MOST_AXES = 5
 # Functions of the driver, in the order of cuda::Driver of codegen/runtime/cuda_launches.h.
 DRIVER = ("cuLaunchKernel", "cuTensorMapEncodeTiled", "cuCtxGetCurrent", "cuCtxPushCurrent_v2", "cuCtxPopCurrent_v2")
-
-CAPTURED = "constants have changed, and the stream is being captured"
 
 Known = tuple[tuple[int, Any], ...]  # address and version of each constant that the prologue reads
 
@@ -53,8 +52,12 @@ class Surroundings(Protocol):
         """Whether what is queued on the current stream is captured into a CUDA graph."""
         ...
 
-    def synchronize(self) -> None:
-        """Waits for all that is queued on the device."""
+    def mark(self) -> Any:
+        """The end of what is queued on the current stream."""
+        ...
+
+    def wait_for(self, mark: Any, memory: Any) -> None:
+        """Has the current stream wait for a mark, and memory stay until what it will have queued by then is done."""
         ...
 
     def on_device(self) -> AbstractContextManager[Any]:
@@ -64,11 +67,19 @@ class Surroundings(Protocol):
 
 @dataclass(frozen=True)
 class _Kept:
-    """The results of a prologue for some constants. held: these, so that nothing else lies at their addresses."""
+    """The results of a prologue for some constants. held: these, so that nothing else lies at their addresses. ready:
+    where they are there, in the order of the stream that computed them. streams: those that wait for that."""
 
     known: Known
     memory: Any
     held: Sequence[Any]
+    ready: Any
+    streams: set[int]
+
+
+# What streams read while they were captured: graphs read it again, whatever the constants have become, and whoever
+# still has the program.
+_captured: dict[int, _Kept] = {}  # by identity
 
 
 class Table:
@@ -86,8 +97,7 @@ class CudaProgram:
     `workspace` in the table.
 
     A prologue runs for each version of the constants that calls come with, into memory of its own. The last version is
-    kept; before it goes, the device has to be through with it, and after another one is made, too: no stream sees less
-    than all of it.
+    kept; other streams wait for it in their order. What was read while a stream was captured stays for good.
     """
 
     def __init__(self, plan: Plan, binaries: Mapping[str, bytes], executor: Executor, around: Surroundings) -> None:
@@ -105,7 +115,7 @@ class CudaProgram:
         self._calling = threading.Lock()  # a library's call is one object for all threads
         self.prologue_runs = 0
         context = primary_context(around.number)
-        with around.on_device(), in_context(context):
+        with around.on_device(), in_context(context), beside_captures():
             self._steps = [self._made(step, binaries[step.binary]) for step in plan.steps]
         kernels = [made for made in self._steps if isinstance(made, _Kernel)]
         self.entry, self.handle = self._library.fp_cuda_run, self._handle(context, kernels)
@@ -138,9 +148,15 @@ class CudaProgram:
             with self._preparing:
                 kept = self._last
                 if kept is None or kept.known != known:
-                    kept = self._computed(table, stream, known, held)
+                    kept = self._last = self._computed(table, stream, known, held)
         if table.kept is not kept:
-            self._take(table, kept)
+            table.addresses[self._kept_place] = kept.memory.data_ptr()
+            table.kept = kept
+        if self._around.is_capturing():
+            _captured[id(kept)] = kept
+        elif stream not in kept.streams:
+            self._around.wait_for(kept.ready, kept.memory)
+            kept.streams.add(stream)
 
     def forget(self) -> None:
         """Has the prologue run again at the next call."""
@@ -148,22 +164,12 @@ class CudaProgram:
 
     def _computed(self, table: Table, stream: int, known: Known, held: Sequence[Any]) -> _Kept:
         if self._around.is_capturing():
-            raise CapturedError(CAPTURED)
-        kept = _Kept(known, self._around.allocate(max(self._kept_bytes, 1)), tuple(held))
-        self._take(table, kept)
+            raise CapturedError("constants have changed, and the stream is being captured")
+        memory = self._around.allocate(max(self._kept_bytes, 1))
+        table.kept, table.addresses[self._kept_place] = None, memory.data_ptr()
         self._queue(table, stream, prologue=True)
-        self._around.synchronize()
-        self._last = kept
         self.prologue_runs += 1
-        return kept
-
-    def _take(self, table: Table, kept: _Kept) -> None:
-        if table.kept is not None:  # what was queued with it is to be over before its memory goes
-            if self._around.is_capturing():
-                raise CapturedError(CAPTURED)
-            self._around.synchronize()
-        table.addresses[self._kept_place] = kept.memory.data_ptr()
-        table.kept = kept
+        return _Kept(known, memory, tuple(held), self._around.mark(), {stream})
 
     def _queue(self, table: Table, stream: int, *, prologue: bool) -> None:
         with ExitStack() as stack:

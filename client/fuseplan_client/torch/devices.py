@@ -20,7 +20,7 @@ from fuseplan_client.torch.export import Exported
 from fuseplan_client.torch.plan_call import Call, CallWriter, Names
 from fuseplan_client.torch.updates import Update
 
-# Half a microsecond faster than `torch.empty_strided`; what Inductor calls. PyTorch without CUDA lacks the last two.
+# Half a microsecond faster than `torch.empty_strided`; what Inductor calls. PyTorch without CUDA may lack the last two.
 EMPTY_ON_CPU: Callable[..., torch.Tensor] = getattr(guards, "_empty_strided_cpu")  # noqa: B009  has no types
 EMPTY_ON_CUDA: Callable[..., torch.Tensor] | None = getattr(guards, "_empty_strided_cuda", None)
 STREAM_OF: Callable[[int], int] | None = getattr(torch._C, "_cuda_getCurrentRawStream", None)
@@ -57,6 +57,14 @@ class GroupDevice(Protocol):
         """Seconds, once all that was queued by now has run."""
         ...
 
+    def mark(self) -> Any:
+        """A point of time, or of what is queued, for `between_us`. It waits for nothing."""
+        ...
+
+    def between_us(self, start: Any, end: Any) -> float:
+        """Microseconds between two marks, once the work up to the later one is done."""
+        ...
+
     def is_capturing(self) -> bool:
         """Whether calls are captured into a graph of the device's: nothing may be waited for."""
         ...
@@ -89,12 +97,19 @@ class CpuDevice:
     def clock(self) -> float:
         return time.perf_counter()
 
+    def mark(self) -> Any:
+        return time.perf_counter()
+
+    def between_us(self, start: Any, end: Any) -> float:
+        return 1e6 * (end - start)
+
     def is_capturing(self) -> bool:
         return False
 
 
 class CudaDevice:
-    """A GPU: plans run on PyTorch's current stream, their memory is of PyTorch's allocator."""
+    """A GPU: plans run on PyTorch's current stream, their memory is of PyTorch's allocator. Calls are timed by events
+    on that stream: what a program pays is the device's time where it queues ahead of it, and else its own."""
 
     def __init__(self, number: int) -> None:
         self.number, self.name = number, f"cuda:{number}"
@@ -122,16 +137,30 @@ class CudaDevice:
         torch.cuda.current_stream(self.number).synchronize()
         return time.perf_counter()
 
+    def mark(self) -> Any:
+        event = torch.cuda.Event(enable_timing=True)
+        event.record(torch.cuda.current_stream(self.number))
+        return event
+
+    def between_us(self, start: Any, end: Any) -> float:
+        end.synchronize()
+        return 1e3 * start.elapsed_time(end)
+
     def is_capturing(self) -> bool:
-        return torch.cuda.is_current_stream_capturing()
+        if torch.cuda.current_device() == self.number:
+            return torch.cuda.is_current_stream_capturing()
+        with self.on_device():
+            return torch.cuda.is_current_stream_capturing()
 
     def allocate(self, size: int) -> Any:
         """Memory of PyTorch's allocator."""
         return torch.empty(size, dtype=torch.uint8, device=self.name)
 
-    def synchronize(self) -> None:
-        """Waits for all that is queued on the device."""
-        torch.cuda.synchronize(self.number)
+    def wait_for(self, mark: Any, memory: Any) -> None:
+        """Has the current stream wait for a mark, and memory stay until what it will have queued by then is done."""
+        stream = torch.cuda.current_stream(self.number)
+        stream.wait_event(mark)
+        memory.record_stream(stream)
 
     def on_device(self) -> AbstractContextManager[Any]:
         """Makes it PyTorch's current device."""
@@ -208,6 +237,10 @@ class _CudaWriter(CallWriter):
     ) -> None:
         super().__init__(exported, examples, program, names, updates)
         self.known |= {"empty_strided": device.empty(), "current_stream": device.current_stream}
+
+    def may_place(self, output: int) -> bool:
+        """A launch may fail; what PyTorch then runs instead has to find its inputs as they were."""
+        return all(r.place != "out" or r.index != output for s in self.program.plan.steps[:-1] for r in s.args)
 
     def number(self, i: int, position: int) -> list[str]:
         """A tensor of the number: it is filled by a kernel, in the order of the stream."""

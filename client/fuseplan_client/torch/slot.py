@@ -9,7 +9,10 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Any, Literal, Protocol
 
+import torch
+
 from fuseplan_client.cpu.executor import StackError
+from fuseplan_client.cuda.driver import PassingError
 from fuseplan_client.cuda.program import CapturedError
 from fuseplan_client.torch.agreement import disagreement
 from fuseplan_client.torch.devices import CPU, GroupDevice
@@ -21,7 +24,8 @@ log = logging.getLogger("fuseplan")
 TIMED_CALLS = 7  # of either side, in turns
 WORTH = 0.98  # of the median of what ran before, which a plan may take at most, and its fastest call at most as long
 MOST_UNFIT = 20  # calls that a plan did not fit, after which it goes unless most calls do fit
-UNFIT = (Unfit, StackError, CapturedError)  # of the call, not the plan
+# Faults of a call, or of its time; not of the plan.
+UNFIT = (Unfit, StackError, CapturedError, PassingError, torch.OutOfMemoryError)
 State = Literal["waiting", "planned", "refused"]
 Refusal = Literal["wrong", "slower", "unusable", "unfit"]
 Progress = Literal["asking", "judging", "ready", "useless"]
@@ -57,7 +61,7 @@ class Offered:
     began: bool = False
     is_checked: bool = False
     unfit: int = 0
-    samples_us: dict[bool, list[float]] = field(default_factory=lambda: {True: [], False: []})
+    samples: dict[bool, list[tuple[Any, Any]]] = field(default_factory=lambda: {True: [], False: []})
 
     @property
     def progress(self) -> Progress:
@@ -170,30 +174,43 @@ class Slot:
                 self._go_on()
                 return self._now(args)
             found = self._tried(plan, args)
-            expected = self.replaced(args)
-            if found is None:
+            try:
+                expected = self.replaced(args)
+            except torch.OutOfMemoryError:
+                if found is None:
+                    raise
+                found = None  # there may be room for one side
+            else:
+                if found is not None:
+                    self._compare(plan, found, self._with_updated(expected, args))
                 return expected
-            plan.began = True
-            problem = disagreement(found, self._with_updated(expected, args))
-            if problem:
-                self._refuse(plan, "wrong", problem)
-            elif plan.progress == "ready":
-                plan.is_checked = True
-                self.run = self._timed
+            self._refuse(plan, "unusable", "there is no memory for what it gives beside what ran before")
+            return self.replaced(args)
         finally:
             self._judging.release()
-        return expected
 
     def _tried(self, plan: Offered, args: Sequence[Any]) -> Any:
         """The plan's results, with what it updated, of arguments that stay as they are; None where it gave none."""
         try:
             own = apart(args, self.updates)
-            return self._with_updated(plan.call(own), own)
-        except UNFIT as unfit:
-            self._note_unfit(plan, unfit)
-        except Exception as error:  # whatever a plan does, the program goes on without it
-            self._refuse(plan, "unusable", f"{type(error).__name__}: {error}")
-        return None
+        except torch.OutOfMemoryError as error:
+            self._note_unfit(plan, error)
+            return None
+        found = self._given(plan, own)
+        return None if found is None else self._with_updated(found, own)
+
+    def _compare(self, plan: Offered, found: Any, expected: Any) -> None:
+        plan.began = True
+        why: Refusal = "wrong"
+        try:
+            problem = disagreement(found, expected)
+        except Exception as error:  # of memory for the comparison, for one
+            why, problem = "unusable", f"it cannot be compared: {type(error).__name__}: {error}"
+        if problem:
+            self._refuse(plan, why, problem)
+        elif plan.progress == "ready":
+            plan.is_checked = True
+            self.run = self._timed
 
     def _with_updated(self, found: Any, args: Sequence[Any]) -> Any:
         if not self.updates:
@@ -209,27 +226,31 @@ class Slot:
             plan = self._judged
             if plan is None or not plan.is_checked:
                 return self._now(args)
-            of_plan = len(plan.samples_us[True]) <= len(plan.samples_us[False])
-            start = self.device.clock()
-            try:
-                found = plan.call(args) if of_plan else self._now(args)
-            except UNFIT as unfit:
-                self._note_unfit(plan, unfit)
+            of_plan = len(plan.samples[True]) <= len(plan.samples[False])
+            start = self.device.mark()
+            found = self._given(plan, args) if of_plan else self._now(args)
+            if found is None:
                 return self.replaced(args)
-            except Exception as error:
-                if not of_plan:
-                    raise
-                self._refuse(plan, "unusable", f"{type(error).__name__}: {error}")
-                return self.replaced(args)
-            plan.samples_us[of_plan].append(1e6 * (self.device.clock() - start))
-            if min(map(len, plan.samples_us.values())) >= TIMED_CALLS:
+            plan.samples[of_plan].append((start, self.device.mark()))
+            if min(map(len, plan.samples.values())) >= TIMED_CALLS:
                 self._decide(plan)
         finally:
             self._judging.release()
         return found
 
+    def _given(self, plan: Offered, args: Sequence[Any]) -> Any:
+        """The plan's results; None where it gives none, as is noted."""
+        try:
+            return plan.call(args)
+        except UNFIT as unfit:
+            self._note_unfit(plan, unfit)
+        except Exception as error:  # whatever a plan does, the program goes on without it
+            self._refuse(plan, "unusable", f"{type(error).__name__}: {error}")
+        return None
+
     def _decide(self, plan: Offered) -> None:
-        ours, before = (sorted(plan.samples_us[side]) for side in (True, False))
+        us = self.device.between_us
+        ours, before = (sorted(us(*sample) for sample in plan.samples[side]) for side in (True, False))
         self.plan_us, self.replaced_us = median(ours), median(before)
         if ours[0] <= before[0] and self.plan_us <= WORTH * self.replaced_us:
             self._accept(plan)
@@ -263,6 +284,8 @@ class Slot:
         return self.replaced(args)
 
     def _note_unfit(self, plan: Offered, unfit: Exception) -> None:
+        if isinstance(unfit, CapturedError):  # as many calls may follow as the program likes
+            return
         plan.unfit += 1
         if plan.unfit >= MOST_UNFIT and (self.accepted is not plan or 2 * plan.unfit > self.planned_calls):
             self._refuse(plan, "unfit", f"{plan.unfit} calls did not fit: {unfit}")

@@ -12,7 +12,7 @@ import torch
 from torch._C._autograd import _top_saved_tensors_default_hooks as top_hooks
 from torch.fx import GraphModule
 
-from fuseplan_client.torch.backward import BackwardTimer
+from fuseplan_client.torch.backward import BackwardTimer, Interval
 from fuseplan_client.torch.devices import CPU, GroupDevice
 from fuseplan_client.torch.group import PlannedGroup
 from fuseplan_client.torch.slot import Offered, Slot
@@ -49,17 +49,17 @@ class Race:
     is_packed: bool = False
     of_plans: Sequence[Offered] = ()
     _started: dict[bool, int] = field(default_factory=lambda: {True: 0, False: 0})
-    _forward_us: dict[bool, list[float]] = field(default_factory=lambda: {True: [], False: []})
+    _forward: dict[bool, list[Sequence[Interval]]] = field(default_factory=lambda: {True: [], False: []})
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _timer: BackwardTimer = field(init=False)
 
     def __post_init__(self) -> None:
-        self._timer = BackwardTimer(self.device.clock)
+        self._timer = BackwardTimer(self.device)
 
     def restart(self) -> None:
         """Forgets the calls that were timed."""
         self._timer.drop()
-        self._started, self._forward_us = {True: 0, False: 0}, {True: [], False: []}
+        self._started, self._forward = {True: 0, False: 0}, {True: [], False: []}
 
     def call(self, sides: Mapping[bool, Callable[..., Any]], args: Sequence[Any]) -> Any:
         """A call of the side that has run less often, timed; of the faster one where another thread is at it."""
@@ -70,21 +70,24 @@ class Race:
             self._started[of_plans] += 1
         finally:
             self._lock.release()
-        start = self.device.clock()
+        start = self.device.mark()
         found = sides[of_plans](*args)
-        forward_us = 1e6 * (self.device.clock() - start)
-        self._forward_us[of_plans].append(forward_us)
-        self._timer.follow(of_plans, forward_us, args, found)
+        forward = start, self.device.mark()
+        self._forward[of_plans].append([forward])
+        self._timer.follow(of_plans, forward, args, found)
         return found
 
     def samples_us(self) -> Mapping[bool, Sequence[float]] | None:
         """Times of both sides once there are enough of them: of forward and backward pass where gradients are asked
         for."""
-        both = self._timer.samples()
-        if min(map(len, both.values())) >= TIMED_CALLS:
-            return both
-        patience = 1 if not self._timer.is_followed else WITHOUT_BACKWARD
-        return self._forward_us if min(map(len, self._forward_us.values())) >= patience * TIMED_CALLS else None
+        found, enough = self._timer.samples(), TIMED_CALLS
+        if min(map(len, found.values())) < enough:
+            found = self._forward
+            enough *= WITHOUT_BACKWARD if self._timer.is_followed else 1
+        if min(map(len, found.values())) < enough:
+            return None
+        us = self.device.between_us
+        return {side: [sum(us(*i) for i in sample) for sample in samples] for side, samples in found.items()}
 
     def decide(self, samples_us: Mapping[bool, Sequence[float]]) -> None:
         """The verdict."""
@@ -177,6 +180,7 @@ class WholeGraph:
     def _judging(self, race: Race, args: Sequence[Any]) -> Any:
         sides = {True: self.compiled, False: self.own}
         if self.device.is_capturing():
+            race.restart()
             return sides[race.is_planned](*args)  # type: ignore[misc]
         changes, slots = self.changes, list(self._slots())
         if race.first_calls and not (race.first_calls < FIRST_CALLS and all(g.slots for g in self.groups)):

@@ -1,8 +1,10 @@
 """Slots and back ends by themselves: threads that come late, forks, options."""
 
+import itertools
 import os
 import signal
 import threading
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -11,10 +13,14 @@ import pytest
 torch = pytest.importorskip("torch")
 
 # ruff: noqa: E402  PyTorch is an extra
+from fuseplan_client.cuda.driver import PassingError
+from fuseplan_client.cuda.program import CapturedError
+from fuseplan_client.torch import slot as slot_module
 from fuseplan_client.torch.asking import Asker, Question
 from fuseplan_client.torch.backend import Backend, fuseplan
 from fuseplan_client.torch.backward import MOST_FOLLOWED
-from fuseplan_client.torch.slot import TIMED_CALLS, Offered, Slot
+from fuseplan_client.torch.devices import CpuDevice
+from fuseplan_client.torch.slot import MOST_UNFIT, TIMED_CALLS, Offered, Slot
 from fuseplan_client.torch.whole import Race
 
 
@@ -209,3 +215,103 @@ def test_the_other_ways_of_a_group_share_as_many_seconds_as_the_group_has() -> N
     parts = [question.seconds[-1] for question in noted.questions[1:]]
     assert len(parts) > 3, "of both ways"
     assert sum(parts) == pytest.approx(90)
+
+
+def test_a_comparison_that_fails_is_the_plans_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There may be no memory for it: the call gives what it gave before, and the plan is not tried again."""
+
+    def broken(found: Any, expected: Any) -> str:
+        raise torch.OutOfMemoryError("out of memory")
+
+    monkeypatch.setattr(slot_module, "disagreement", broken)
+    slot, x = slot_of(plus(1)), torch.zeros(4)
+    slot.offer(Offered(plus(1)))
+    for _ in range(3):
+        assert torch.equal(slot.run((x,))[0], x + 1)
+    assert (slot.state, slot.reason) == (
+        "refused",
+        "unusable: it cannot be compared: OutOfMemoryError: out of memory",
+    )
+
+
+def test_a_plan_without_room_beside_what_ran_before() -> None:
+    """Memory goes to what ran before."""
+    held: list[weakref.ref[torch.Tensor]] = []
+
+    def planned(args: Sequence[Any]) -> Any:
+        found = args[0] + 1
+        held.append(weakref.ref(found))
+        return (found,)
+
+    def replaced(args: Sequence[Any]) -> Any:
+        if held and held[-1]() is not None:
+            raise torch.OutOfMemoryError("out of memory")
+        return (args[0] + 1,)
+
+    slot, x = slot_of(replaced), torch.zeros(4)
+    slot.offer(Offered(planned))
+    for _ in range(3):
+        assert torch.equal(slot.run((x,))[0], x + 1)
+    assert len(held) == 1
+    assert slot.reason.startswith("unusable: there is no memory")
+
+
+def test_passing_faults_of_an_accepted_plan_are_not_its_end() -> None:
+    """Memory that is short for a moment, a capture that the program broke: the call runs what the plan replaced."""
+    fails: list[Exception] = []
+
+    def planned(args: Sequence[Any]) -> Any:
+        if fails:
+            raise fails.pop()
+        return (args[0] + 1,)
+
+    slot, x = slot_of(plus(1)), torch.zeros(4)
+    slot.offer(Offered(planned))
+    slot.device = Instant()
+    while slot.state != "planned":
+        slot.run((x,))
+    for error in (torch.OutOfMemoryError("no memory"), PassingError("901"), CapturedError("captured")):
+        fails.append(error)
+        assert torch.equal(slot.run((x,))[0], x + 1)
+        assert slot.state == "planned"
+    for _ in range(3 * MOST_UNFIT):
+        fails.append(CapturedError("captured"))
+        slot.run((x,))
+    assert slot.state == "planned", "a program may capture as often as it likes"
+    fails.append(RuntimeError("a launch failed"))
+    assert torch.equal(slot.run((x,))[0], x + 1)
+    assert slot.state == "refused"
+
+
+class Instant(CpuDevice):
+    """A device on which every call takes as long as any other, but plans half of it."""
+
+    def __init__(self) -> None:
+        self.sides = itertools.cycle((1.0, 2.0))
+
+    def between_us(self, start: Any, end: Any) -> float:
+        return next(self.sides)
+
+
+def test_a_backward_pass_that_is_captured_is_not_timed() -> None:
+    """Its hooks are of a race that was on before: an event or a wait would break the capture."""
+
+    class Captured(CpuDevice):
+        capturing = False
+
+        def is_capturing(self) -> bool:
+            return self.capturing
+
+        def mark(self) -> Any:
+            assert not self.capturing
+            return super().mark()
+
+    device = Captured()
+    race, weight = Race(device), torch.ones(4, requires_grad=True)
+    sides = dict.fromkeys((True, False), lambda w: w * 2)
+    first, second = (race.call(sides, (weight,)) for _ in range(2))
+    device.capturing = True
+    first.sum().backward()
+    device.capturing = False
+    second.sum().backward()
+    assert sum(map(len, race._timer.samples().values())) == 1

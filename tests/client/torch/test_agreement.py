@@ -1,0 +1,54 @@
+"""What a plan's results may be off by: as a whole, in an element, where PyTorch itself is off."""
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+# ruff: noqa: E402  PyTorch is an extra
+from fuseplan_client.torch import agreement
+from fuseplan_client.torch.agreement import disagreement
+
+
+@pytest.fixture(params=[1 << 22, 100])
+def chunk(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tensors are compared at once, and some elements at a time."""
+    monkeypatch.setattr(agreement, "CHUNK", request.param)
+
+
+@pytest.mark.usefixtures("chunk")
+def test_what_agrees_and_what_does_not() -> None:
+    torch.manual_seed(0)
+    x = torch.randn(37, 29)
+    assert disagreement(x, x * (1 + 1e-5)) == ""
+    assert disagreement(x, x * 1.001).startswith("output 0: off by 0.001 as a whole")
+    one = x.clone()
+    one[36, 28] += 0.02
+    assert disagreement([x, one], [x, x]).startswith("output 1: ")
+    assert disagreement(x.t(), x.t().contiguous()).startswith("output 0: expected")
+    assert disagreement(x.t(), x.t().clone(memory_format=torch.preserve_format)) == ""
+    special = x.clone()
+    special[3, 4], special[30, 2] = torch.inf, torch.nan
+    assert disagreement(special, special.clone()) == ""
+    assert "infinities or NaN" in disagreement(x, special)
+    assert "infinities or NaN" in disagreement(special, x)
+    assert "infinities or NaN" in disagreement(special, torch.where(special == torch.inf, -torch.inf, special))
+    whole = torch.full((50,), torch.nan)
+    assert disagreement(whole, whole.clone()) == ""
+    flags = x > 0
+    assert disagreement(flags, flags.clone()) == ""
+    assert "of its elements differ" in disagreement(flags, ~flags)
+    assert disagreement(x[:0], x[:0].clone()) == ""
+    assert disagreement(torch.tensor(2.0), torch.tensor(2.0)) == ""
+
+
+@pytest.mark.parametrize(("precision", "off"), [("highest", 0.0), ("high", 1e-3), ("medium", 1e-2)])
+def test_products_that_pytorch_rounds_itself(precision: str, off: float) -> None:
+    """Where it may multiply in TF32 or bf16, it is PyTorch that is off."""
+    x = torch.randn(64, 64)
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision(precision)
+    try:
+        assert disagreement(x * (1 + off), x) == ""
+        assert disagreement(x * (1 + max(3 * off, 1e-3)), x) != ""
+    finally:
+        torch.set_float32_matmul_precision(before)
