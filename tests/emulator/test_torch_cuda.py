@@ -144,8 +144,8 @@ def test_a_launch_that_fails_leaves_the_call_to_pytorch(backend: Backend, plans:
 def test_updates_survive_a_launch_that_fails(
     backend: Backend, plans: LocalPlans, stub: ctypes.CDLL, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Inputs that a plan of several kernels would update before its last one are copied at the end instead: PyTorch's ops, which run
-    where a launch fails, find inputs as they were."""
+    """Inputs that a plan of several kernels would update before its last one are copied at the end instead: PyTorch's
+    ops, which run where a launch fails, find inputs as they were."""
 
     def step(x: Any, y: Any) -> Any:
         return x.tanh_() @ y
