@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fuseplan_client import BundleError, CpuPlan, GuardError, MachineError, load
+from fuseplan_client import BundleError, CpuPlan, GuardError, MachineError, constants, load
 from fuseplan_client.cpu import executor as executors
 from fuseplan_client.cpu.arena import Arena
 from fuseplan_client.cpu.machine import architecture, cpu_flags
@@ -251,6 +251,40 @@ def test_what_constants_make_is_computed_once(made: Made, tmp_path: Path) -> Non
     assert plan.prologue_runs == 4
     with pytest.raises(GuardError, match="in0 is no constant"):
         plan(x, other, versions={"i0": 1})
+
+
+def test_equal_layers_have_constants_of_their_own(made: Made, tmp_path: Path) -> None:
+    """One plan, called with one layer's after the other's; what a layer that is gone had goes with it."""
+    steps = [("add", "in1 in1", "tmp0", 2), ("mul", "tmp0 in0", "out0", 2)]
+    kept = [{"bytes": 4 * N, "kept": True}, {"bytes": 4 * N}]
+    plan = load(bundled(tmp_path / "b", made, steps, inputs=[SPEC, WEIGHT], buffers=kept), threads=2)
+    assert isinstance(plan, CpuPlan)
+    x, weights = drawn(0)[0], [drawn(i)[1] for i in range(4)]
+    for version in range(3):
+        for _ in range(3):
+            for w in weights:
+                assert np.array_equal(plan(x, w, versions={"i1": version})[0], 2 * w * x)
+        assert plan.prologue_runs == 4 * (version + 1)
+        for w in weights:
+            w *= 2
+    results = plan._program._results
+    assert len(results._by_place) == 4
+    del weights[1:], w
+    weights.append(drawn(7)[1])
+    assert np.array_equal(plan(x, weights[1])[0], 2 * weights[1] * x)
+    assert len(results._by_place) == 2, "of the first, and of the new one"
+
+
+def test_no_more_results_are_kept_than_said(made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(constants, "MOST", 3)
+    steps = [("add", "in1 in1", "tmp0", 2), ("mul", "tmp0 in0", "out0", 2)]
+    kept = [{"bytes": 4 * N, "kept": True}, {"bytes": 4 * N}]
+    plan = load(bundled(tmp_path / "b", made, steps, inputs=[SPEC, WEIGHT], buffers=kept), threads=2)
+    assert isinstance(plan, CpuPlan)
+    x, weights = drawn(0)[0], [drawn(i)[1] for i in range(5)]
+    for w in weights:
+        assert np.array_equal(plan(x, w)[0], 2 * w * x)
+    assert [int(place[0]) for place in plan._program._results._by_place] == [w.ctypes.data for w in weights[2:]]
 
 
 def test_two_threads_with_their_own_constants(made: Made, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from fuseplan_client.constants import ByConstants, Known
 from fuseplan_client.cpu.arena import ARENA, Memory
 from fuseplan_client.cpu.executor import WAYS, Executor, ProgramStep
 from fuseplan_client.cpu.machine import check_machine, load_library
@@ -13,8 +14,6 @@ from fuseplan_client.cpu.shared_objects import entry_address, load_object
 from fuseplan_client.plan import Plan
 
 ALIGNMENT = 64  # of temporaries
-
-Known = tuple[tuple[int, Any], ...]  # address and version of each constant that the prologue reads
 
 
 @dataclass(frozen=True)
@@ -41,7 +40,7 @@ class CpuProgram:
     """A plan with its kernels loaded. Any number of threads may run it at the same time: each has a table of its own.
 
     A prologue runs for each version of the constants that calls come with, into memory of its own: who still runs with
-    other ones is not disturbed. The last version is kept.
+    other ones is not disturbed. Results are kept as `ByConstants` says.
     """
 
     def __init__(self, plan: Plan, binaries: Mapping[str, bytes], executor: Executor) -> None:
@@ -66,7 +65,7 @@ class CpuProgram:
         self._kept_offsets, self._kept_bytes = self._offsets(kept=True)
         self._temporary_offsets, self._temporary_bytes = self._offsets(kept=False)
         self._threads = threading.local()  # a table for each
-        self._last: _Kept | None = None
+        self._results: ByConstants[_Kept] = ByConstants()
         self._preparing = threading.Lock()
         self.prologue_runs = 0
 
@@ -92,15 +91,13 @@ class CpuProgram:
 
     def forget(self) -> None:
         """Has the prologue run again at the next call."""
-        self._last = None
+        self._results.clear()
 
     def _prepare(self, table: Table, threads: int, way: int, known: Known, held: Sequence[Any]) -> None:
-        kept = self._last
-        if kept is None or kept.known != known:
+        kept = self._results.get(known)
+        if kept is None:
             with self._preparing:
-                kept = self._last
-                if kept is None or kept.known != known:
-                    kept = self._computed(table, threads, way, known, held)
+                kept = self._results.made(known, lambda: self._computed(table, threads, way, known, held))
         if table.kept is not kept:
             self._take(table, kept)
 
@@ -111,7 +108,6 @@ class CpuProgram:
         self._take(table, kept)
         self.steps.run(table.addresses, threads, way, 0, self.once)
         self.prologue_runs += 1
-        self._last = kept
         return kept
 
     def _take(self, table: Table, kept: _Kept) -> None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Protocol
 
+from fuseplan_client.constants import ByConstants, Known
 from fuseplan_client.cpu.executor import Executor
 from fuseplan_client.cpu.shared_objects import ObjectError, check_digest, entry_address
 from fuseplan_client.cuda.driver import (
@@ -29,8 +30,6 @@ from fuseplan_client.plan import ALIGNMENT, Plan, Ref, Step
 MOST_AXES = 5
 # Functions of the driver, in the order of cuda::Driver of codegen/runtime/cuda_launches.h.
 DRIVER = ("cuLaunchKernel", "cuTensorMapEncodeTiled", "cuCtxGetCurrent", "cuCtxPushCurrent_v2", "cuCtxPopCurrent_v2")
-
-Known = tuple[tuple[int, Any], ...]  # address and version of each constant that the prologue reads
 
 
 class CapturedError(RuntimeError):
@@ -96,8 +95,9 @@ class CudaProgram:
     each has a table of its own, and each call brings memory for temporaries (`workspace_bytes`), whose address is at
     `workspace` in the table.
 
-    A prologue runs for each version of the constants that calls come with, into memory of its own. The last version is
-    kept; other streams wait for it in their order. What was read while a stream was captured stays for good.
+    A prologue runs for each version of the constants that calls come with, into memory of its own. Results are kept as
+    `ByConstants` says; other streams wait for them in their order. What was read while a stream was captured stays for
+    good.
     """
 
     def __init__(self, plan: Plan, binaries: Mapping[str, bytes], executor: Executor, around: Surroundings) -> None:
@@ -110,7 +110,7 @@ class CudaProgram:
         self._places, self.workspace_bytes, self._kept_bytes = self._laid_out()
         self._around, self._library = around, _ready(executor)
         self._threads = threading.local()  # a table for each
-        self._last: _Kept | None = None
+        self._results: ByConstants[_Kept] = ByConstants()
         self._preparing = threading.Lock()
         self._calling = threading.Lock()  # a library's call is one object for all threads
         self.prologue_runs = 0
@@ -143,12 +143,10 @@ class CudaProgram:
     def prepare(self, table: Table, stream: int, known: Known, held: Sequence[Any]) -> None:
         """Has the results of the prologue for constants so `known`, which are `held`. Raises CapturedError,
         DriverError, LibraryError."""
-        kept = self._last
-        if kept is None or kept.known != known:
+        kept = self._results.get(known)
+        if kept is None:
             with self._preparing:
-                kept = self._last
-                if kept is None or kept.known != known:
-                    kept = self._last = self._computed(table, stream, known, held)
+                kept = self._results.made(known, lambda: self._computed(table, stream, known, held))
         if table.kept is not kept:
             table.addresses[self._kept_place] = kept.memory.data_ptr()
             table.kept = kept
@@ -160,7 +158,7 @@ class CudaProgram:
 
     def forget(self) -> None:
         """Has the prologue run again at the next call."""
-        self._last = None
+        self._results.clear()
 
     def _computed(self, table: Table, stream: int, known: Known, held: Sequence[Any]) -> _Kept:
         if self._around.is_capturing():
