@@ -1,4 +1,4 @@
-"""What a plan's results may be off by: as a whole, in an element, where PyTorch itself is off."""
+"""Tolerances of a plan's results: as a whole, in an element, where PyTorch itself is off."""
 
 import pytest
 
