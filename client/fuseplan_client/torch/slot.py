@@ -3,6 +3,7 @@ agrees and is faster."""
 
 import logging
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -52,12 +53,13 @@ class OfParts(Protocol):
 @dataclass(eq=False)
 class Offered:
     """A plan's function, and what is known of the plan. kernels: launches of it. parts: plans of its own, where it is
-    no single one; these have to be judged before it is."""
+    no single one; these have to be judged before it is. arrived: when it was there, by `time.monotonic`."""
 
     call: Call
     key: str = ""
     kernels: int | None = None
     parts: OfParts | None = None
+    arrived: float = field(default_factory=time.monotonic)
     began: bool = False
     is_checked: bool = False
     unfit: int = 0
@@ -67,6 +69,22 @@ class Offered:
     def progress(self) -> Progress:
         """How far its own plans are."""
         return "ready" if self.parts is None else self.parts.progress()
+
+    @property
+    def there(self) -> float:
+        """When it was there, with those of its own plans that are used."""
+        inside = [plan.there for slot in self.parts.slots for plan in slot.in_use] if self.parts is not None else []
+        return max([self.arrived, *inside])
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Medians by which a plan was taken, or not: its own, and that of what ran before. arrived: see `Offered.there`."""
+
+    arrived: float
+    plan_us: float
+    replaced_us: float
+    is_taken: bool
 
 
 # Told of a plan that was refused: the plan, why, in which words, and both times in microseconds where it was slower.
@@ -78,7 +96,8 @@ class Slot:
     """Calls go to `run`. replaced: the group as PyTorch's own ops. changed: told of every plan that is offered,
     accepted or refused, and of the end. updates: those that a call makes. device: that it runs on. reason: why there is
     no plan, or why the last one was refused. ops: of the graph that was asked about. is_open: another plan may still
-    come. plan_us, replaced_us: times of the last plan that was timed, and of what ran before.
+    come. plan_us, replaced_us: times of the last plan that was timed, and of what ran before. verdicts: on all that
+    were.
 
     With a new plan, the first call runs both sides and compares; the next ones run either in turns, and are timed; from
     then on the faster side runs. A later plan is timed against the one that runs by then; plans are judged one after
@@ -100,6 +119,7 @@ class Slot:
     is_open: bool = True
     run: Call = field(init=False)
     accepted: Offered | None = None
+    verdicts: list[Verdict] = field(default_factory=list[Verdict])
     _judged: Offered | None = None
     _next: deque[Offered] = field(default_factory=deque)
     _judging: threading.RLock = field(default_factory=threading.RLock)
@@ -252,7 +272,9 @@ class Slot:
         us = self.device.between_us
         ours, before = (sorted(us(*sample) for sample in plan.samples[side]) for side in (True, False))
         self.plan_us, self.replaced_us = median(ours), median(before)
-        if ours[0] <= before[0] and self.plan_us <= WORTH * self.replaced_us:
+        is_taken = ours[0] <= before[0] and self.plan_us <= WORTH * self.replaced_us
+        self.verdicts.append(Verdict(plan.there, self.plan_us, self.replaced_us, is_taken))
+        if is_taken:
             self._accept(plan)
         else:
             at_best = self.plan_us <= WORTH * self.replaced_us  # where the medians would do

@@ -20,8 +20,10 @@ from fuseplan_client.torch.asking import Asker, Question
 from fuseplan_client.torch.backend import Backend, fuseplan
 from fuseplan_client.torch.backward import MOST_FOLLOWED
 from fuseplan_client.torch.devices import CpuDevice
-from fuseplan_client.torch.slot import MOST_UNFIT, TIMED_CALLS, Offered, Slot
+from fuseplan_client.torch.slot import MOST_UNFIT, TIMED_CALLS, Offered, Progress, Slot, Verdict
 from fuseplan_client.torch.whole import Race
+
+from benchmarks.models.row import milestones
 
 
 def slot_of(replaced: Callable[[Sequence[Any]], Any]) -> Slot:
@@ -315,3 +317,38 @@ def test_a_backward_pass_that_is_captured_is_not_timed() -> None:
     device.capturing = False
     second.sum().backward()
     assert sum(map(len, race._timer.samples().values())) == 1
+
+
+def test_when_plans_were_of_use_and_when_most_was_gained() -> None:
+    """Of two groups: the first plan that is faster, and the one with which 95 % of the last gain is there."""
+
+    def judged(*verdicts: tuple[float, float, float, bool]) -> Slot:
+        slot = slot_of(plus(1))
+        slot.verdicts = [Verdict(*v) for v in verdicts]
+        return slot
+
+    one = judged((12.0, 80.0, 100.0, True), (40.0, 50.0, 80.0, True), (41.0, 60.0, 50.0, False))
+    other = judged((30.0, 300.0, 200.0, False), (60.0, 199.0, 200.0, True))
+    assert milestones([one, other], 10.0) == (2.0, 30.0)
+    assert milestones([other], 10.0) == (50.0, 50.0)
+    assert milestones([judged((30.0, 300.0, 200.0, False)), judged()], 10.0) == (None, None)
+
+
+def test_a_plan_of_parts_is_there_once_its_own_plans_are() -> None:
+    inside, x = slot_of(plus(1)), torch.zeros(4)
+    inside.device = Instant()
+    inside.offer(Offered(plus(1), arrived=20.0))
+    while inside.state != "planned":
+        inside.run((x,))
+
+    class OfOne:
+        left = "products"
+        slots: Sequence[Slot] = (inside, slot_of(plus(1)))
+
+        def progress(self) -> Progress:
+            return "ready"
+
+    assert Offered(plus(1), arrived=5.0).there == 5.0
+    assert Offered(plus(1), parts=OfOne(), arrived=5.0).there == 20.0
+    (verdict,) = inside.verdicts
+    assert (verdict.arrived, verdict.is_taken) == (20.0, True)
