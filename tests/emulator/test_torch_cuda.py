@@ -14,6 +14,7 @@ from fuseplan_client.torch import backend as backend_module
 from fuseplan_client.torch import whole as whole_module
 from fuseplan_client.torch.agreement import disagreement
 from fuseplan_client.torch.backend import Backend
+from fuseplan_client.torch.plan_call import HalfDone
 from fuseplan_client.torch.slot import Slot
 from torch.nn import functional as F
 
@@ -141,30 +142,46 @@ def test_a_launch_that_fails_leaves_the_call_to_pytorch(backend: Backend, plans:
     assert plans.refusals[-1].why == "unusable"
 
 
-def test_updates_survive_a_launch_that_fails(
+def updated_first(x: Any, y: Any) -> Any:
+    """By a kernel of its own, behind which another one reads it."""
+    return x.tanh_() @ y
+
+
+HALVES = of((64, 32), (32, 64), dtype=torch.float16)
+
+
+def test_a_launch_that_fails_behind_an_update_is_an_error(
     backend: Backend, plans: LocalPlans, stub: ctypes.CDLL, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Inputs that a plan of several kernels would update before its last one are copied at the end instead: PyTorch's
-    ops, which run where a launch fails, find inputs as they were."""
-
-    def step(x: Any, y: Any) -> Any:
-        return x.tanh_() @ y
-
+    """PyTorch's ops would update it once more."""
     monkeypatch.setattr(backend_module, "ways_of", lambda module: [])
-    make = of((64, 32), (32, 64), dtype=torch.float16)
-    compiled = settled(step, make, backend)
+    compiled = settled(updated_first, HALVES, backend)
     assert len(plans.plans[-1].steps) > 1
     assert plans.plans[-1].in_place
-    for after in range(len(plans.plans[-1].steps)):
-        x, y = make()
-        own = x.clone()
-        stub.stub_fail_after(after)
-        with torch.no_grad():
-            found, expected = compiled(x, y), step(own, y)
-        assert disagreement([found, x], [expected, own]) == "", after
-        stub.stub_fail_after(-1)
-        (slot,) = slots(backend)
-        assert slot.state == "planned", "memory may be there again"
+    x, y = HALVES()
+    stub.stub_fail_after(1)
+    with torch.no_grad(), pytest.raises(HalfDone, match="in the middle of updates in place"):
+        compiled(x, y)
+    x, y = HALVES()
+    own = x.clone()
+    with torch.no_grad():
+        assert disagreement([compiled(x, y), x], [updated_first(own, y), own]) == ""
+
+
+def test_such_a_launch_while_a_plan_is_compared_fails_on_copies(
+    backend: Backend, stub: ctypes.CDLL, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(backend_module, "ways_of", lambda module: [])
+    compiled = torch.compile(updated_first, backend=backend, dynamic=False)
+    stub.stub_fail_after(1)
+    with torch.no_grad():
+        for _ in range(5):
+            x, y = HALVES()
+            own = x.clone()
+            assert disagreement([compiled(x, y), x], [updated_first(own, y), own]) == ""
+    stub.stub_fail_after(-1)
+    (slot,) = slots(backend)
+    assert (slot.state, slot.reason.partition(":")[0]) == ("refused", "unusable")
 
 
 def test_nothing_is_judged_while_calls_are_captured(backend: Backend, device: Posing) -> None:

@@ -17,7 +17,7 @@ from fuseplan_client.cpu.program import CpuProgram, way_of
 from fuseplan_client.cuda.program import CudaProgram, raise_for
 from fuseplan_client.plan import Plan
 from fuseplan_client.torch.export import Exported
-from fuseplan_client.torch.plan_call import Call, CallWriter, Names
+from fuseplan_client.torch.plan_call import Call, CallWriter, HalfDone, Names
 from fuseplan_client.torch.updates import Update
 
 # Half a microsecond faster than `torch.empty_strided`; what Inductor calls. PyTorch without CUDA may lack the last two.
@@ -238,10 +238,6 @@ class _CudaWriter(CallWriter):
         super().__init__(exported, examples, program, names, updates)
         self.known |= {"empty_strided": device.empty(), "current_stream": device.current_stream}
 
-    def may_place(self, output: int) -> bool:
-        """A launch may fail; what PyTorch then runs instead has to find its inputs as they were."""
-        return all(r.place != "out" or r.index != output for s in self.program.plan.steps[:-1] for r in s.args)
-
     def number(self, i: int, position: int) -> list[str]:
         """A tensor of the number: it is filled by a kernel, in the order of the stream."""
         self.known["f64"] = torch.float64
@@ -259,8 +255,14 @@ class _CudaWriter(CallWriter):
         if program.once:
             lines.append(f"prepare(table, stream, {constants}, {held})")
         if program.single is None:
-            self.known["run"] = program.run
-            return [*lines, "run(table, stream)"]
-        first, end = program.single
-        self.known |= {"run": program.entry, "handle": program.handle, "raise_for": raise_for}
-        return [*lines, f"raise_for(run(handle, {first}, {end}, at, stream))"]
+            self.known["run"], call = program.run, "run(table, stream)"
+        else:
+            first, end = program.single
+            self.known |= {"run": program.entry, "handle": program.handle, "raise_for": raise_for}
+            call = f"raise_for(run(handle, {first}, {end}, at, stream))"
+        written = [r.index for s in program.plan.steps[:-1] for r in s.args[s.reads :] if r.place == "out"]
+        if not any(self.places.outputs[k] in self.placed for k in written):
+            return [*lines, call]  # the last step updates inputs, or does nothing
+        self.known["HalfDone"] = HalfDone
+        failed = "raise HalfDone(f'a plan failed in the middle of updates in place: {error}') from error"
+        return [*lines, "try:", f"    {call}", "except Exception as error:", f"    {failed}"]

@@ -34,6 +34,10 @@ class Unfit(Exception):
     """The inputs of a call are not laid out as the plan was made for; says which."""
 
 
+class HalfDone(RuntimeError):
+    """A plan failed after it may have updated inputs in place: they are neither as they were nor as they should be."""
+
+
 @dataclass(frozen=True)
 class Names:
     """The names of a plan's inputs and outputs, in its order."""
@@ -102,7 +106,7 @@ class CallWriter:
         self.placed = {  # the plan's input, by buffer, in whose memory the plan writes
             j: i
             for k, i in program.plan.in_place
-            if self.updated.get(j := places.outputs[k]) == places.inputs[i].position and self.may_place(k)
+            if self.updated.get(j := places.outputs[k]) == places.inputs[i].position
         }
         outputs = program.plan.outputs
         self.alignments = {i: outputs[k].alignment_bytes for k, i in program.plan.in_place if i in self.placed.values()}
@@ -111,10 +115,6 @@ class CallWriter:
             "table_of": program.table, "prepare": program.prepare, "Unfit": Unfit, "check": guards.assert_size_stride,
             "version": version, "increment_version": increment_version, "program": program,
         }  # fmt: skip
-
-    def may_place(self, output: int) -> bool:
-        """Whether nothing can fail once the plan has begun to write this output."""
-        return True
 
     @abstractmethod
     def number(self, i: int, position: int) -> list[str]:

@@ -17,7 +17,7 @@ from fuseplan_client.cuda.driver import PassingError
 from fuseplan_client.cuda.program import CapturedError
 from fuseplan_client.torch.agreement import disagreement
 from fuseplan_client.torch.devices import CPU, GroupDevice
-from fuseplan_client.torch.plan_call import Call, Unfit
+from fuseplan_client.torch.plan_call import Call, HalfDone, Unfit
 from fuseplan_client.torch.updates import Update, apart
 
 log = logging.getLogger("fuseplan")
@@ -102,7 +102,8 @@ class Slot:
     With a new plan, the first call runs both sides and compares; the next ones run either in turns, and are timed; from
     then on the faster side runs. A later plan is timed against the one that runs by then; plans are judged one after
     the other. Only one thread at a time judges, the others go on as before. A plan's function may raise `Unfit` at any
-    call: that call runs what the plan replaced.
+    call: that call runs what the plan replaced. Where a plan fails after it may have updated inputs in place, the call
+    raises HalfDone: it ran before, on copies, and so fails where the device does.
     """
 
     replaced: Call
@@ -216,7 +217,11 @@ class Slot:
         except torch.OutOfMemoryError as error:
             self._note_unfit(plan, error)
             return None
-        found = self._given(plan, own)
+        try:
+            found = self._given(plan, own)
+        except HalfDone as error:  # to copies
+            self._refuse(plan, "unusable", f"{type(error).__name__}: {error}")
+            return None
         return None if found is None else self._with_updated(found, own)
 
     def _compare(self, plan: Offered, found: Any, expected: Any) -> None:
@@ -259,9 +264,11 @@ class Slot:
         return found
 
     def _given(self, plan: Offered, args: Sequence[Any]) -> Any:
-        """The plan's results; None where it gives none, as is noted."""
+        """The plan's results; None where it gives none, as is noted. Raises HalfDone."""
         try:
             return plan.call(args)
+        except HalfDone:
+            raise
         except UNFIT as unfit:
             self._note_unfit(plan, unfit)
         except Exception as error:  # whatever a plan does, the program goes on without it
@@ -294,6 +301,8 @@ class Slot:
             found = plan.call(args)
             self.planned_calls += 1
             return found
+        except HalfDone:  # nobody can go on as if nothing had been
+            raise
         except Exception as error:  # whatever a plan does, the program goes on without it
             if self._judging.acquire(blocking=False):  # in the child of a fork nobody may ever let go of it
                 try:
