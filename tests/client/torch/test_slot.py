@@ -320,7 +320,7 @@ def test_a_backward_pass_that_is_captured_is_not_timed() -> None:
 
 
 def test_when_plans_were_of_use_and_when_most_was_gained() -> None:
-    """Of two groups: the first plan that is faster, and the one with which 95 % of the last gain is there."""
+    """Two groups: the first plan that is faster, and the one with which 95 % of the last gain is there."""
 
     def judged(*verdicts: tuple[float, float, float, bool]) -> Slot:
         slot = slot_of(plus(1))
