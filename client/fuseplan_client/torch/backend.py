@@ -26,7 +26,7 @@ from fuseplan_client.plan import read_plan
 from fuseplan_client.server.answers import Answer
 from fuseplan_client.torch import asking
 from fuseplan_client.torch.asking import Asker, Question
-from fuseplan_client.torch.devices import GroupDevice, device_of
+from fuseplan_client.torch.devices import Given, GroupDevice, device_of
 from fuseplan_client.torch.embedded import embedded_server
 from fuseplan_client.torch.export import Exported, export
 from fuseplan_client.torch.group import (
@@ -246,9 +246,10 @@ class Backend:
             return [{"graph": exported[0].body, "target": t, "device_key": class_key(t)} for t in targets]
 
         def ready(answer: Answer, binaries: Mapping[str, bytes], executor: Executor) -> None:
-            plan, names = read_plan(answer.plan), Names(answer.names.inputs, answer.names.outputs)
-            call = device.call(exported[0], examples, plan, binaries, executor, names, wanted.updates)
-            slot.offer(Offered(call, answer.plan_key, len(plan.steps)))
+            names = Names(answer.names.inputs, answer.names.outputs)
+            given = Given(read_plan(answer.plan), binaries, executor, names)
+            call = device.call(exported[0], examples, given, wanted.updates)
+            slot.offer(Offered(call, answer.plan_key, len(given.plan.steps)))
 
         def all_is_asked() -> None:
             try:

@@ -4,6 +4,7 @@ import ctypes
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import torch
@@ -26,6 +27,16 @@ EMPTY_ON_CUDA: Callable[..., torch.Tensor] | None = getattr(guards, "_empty_stri
 STREAM_OF: Callable[[int], int] | None = getattr(torch._C, "_cuda_getCurrentRawStream", None)
 
 
+@dataclass(frozen=True)
+class Given:
+    """A plan as a server gives it. names: of its inputs and outputs."""
+
+    plan: Plan
+    binaries: Mapping[str, bytes]
+    executor: Executor
+    names: Names
+
+
 class GroupDevice(Protocol):
     """A device of PyTorch's. name: as PyTorch has it, "cpu" or "cuda:1"."""
 
@@ -39,16 +50,7 @@ class GroupDevice(Protocol):
         """The targets to ask for, the best first: the next ones for servers without such a device."""
         ...
 
-    def call(
-        self,
-        exported: Exported,
-        examples: Sequence[Any],
-        plan: Plan,
-        binaries: Mapping[str, bytes],
-        executor: Executor,
-        names: Names,
-        updates: Sequence[Update],
-    ) -> Call:
+    def call(self, exported: Exported, examples: Sequence[Any], given: Given, updates: Sequence[Update]) -> Call:
         """The plan as a function in the place of a group: see `CallWriter`. Raises UnfitPlan, and what a program does
         where it cannot be loaded."""
         ...
@@ -81,18 +83,9 @@ class CpuDevice:
     def targets(self, target: str) -> Sequence[str]:
         return (f"{target}:{MKL}", target) if has_mkl() else (target,)
 
-    def call(
-        self,
-        exported: Exported,
-        examples: Sequence[Any],
-        plan: Plan,
-        binaries: Mapping[str, bytes],
-        executor: Executor,
-        names: Names,
-        updates: Sequence[Update],
-    ) -> Call:
-        program = CpuProgram(plan, binaries, executor)
-        return _CpuWriter(exported, examples, program, names, updates).function()
+    def call(self, exported: Exported, examples: Sequence[Any], given: Given, updates: Sequence[Update]) -> Call:
+        program = CpuProgram(given.plan, given.binaries, given.executor)
+        return _CpuWriter(exported, examples, program, given.names, updates).function()
 
     def clock(self) -> float:
         return time.perf_counter()
@@ -120,18 +113,9 @@ class CudaDevice:
     def targets(self, target: str) -> Sequence[str]:
         return (target,)
 
-    def call(
-        self,
-        exported: Exported,
-        examples: Sequence[Any],
-        plan: Plan,
-        binaries: Mapping[str, bytes],
-        executor: Executor,
-        names: Names,
-        updates: Sequence[Update],
-    ) -> Call:
-        program = CudaProgram(plan, binaries, executor, self)
-        return _CudaWriter(exported, examples, program, names, updates, self).function()
+    def call(self, exported: Exported, examples: Sequence[Any], given: Given, updates: Sequence[Update]) -> Call:
+        program = CudaProgram(given.plan, given.binaries, given.executor, self)
+        return _CudaWriter(exported, examples, program, given.names, updates, self).function()
 
     def clock(self) -> float:
         torch.cuda.current_stream(self.number).synchronize()
