@@ -275,6 +275,31 @@ def test_equal_layers_have_constants_of_their_own(made: Made, tmp_path: Path) ->
     assert len(results._by_place) == 2, "of the first, and of the new one"
 
 
+def test_a_weight_that_is_put_elsewhere_and_back(made: Made, tmp_path: Path) -> None:
+    """By `.data =`, which counts no write: memory where a weight lay may be another's by now, or its own with other
+    values."""
+    torch = pytest.importorskip("torch")
+    steps = [("add", "in1 in1", "tmp0", 2), ("mul", "tmp0 in0", "out0", 2)]
+    kept = [{"bytes": 4 * N, "kept": True}, {"bytes": 4 * N}]
+    plan = load(bundled(tmp_path / "b", made, steps, inputs=[SPEC, WEIGHT], buffers=kept), threads=2)
+    x, values = drawn(0)[0], drawn(1)[1]  # whose writes PyTorch does not count, as those of whom the memory is next
+    here, there = torch.from_numpy(values), torch.from_numpy(drawn(2)[1])
+
+    def is_right(w: Any) -> bool:
+        return np.array_equal(plan(x, w)[0], 2 * w.detach().numpy() * x)
+
+    weight = torch.nn.Parameter(here)
+    assert is_right(weight)
+    weight.data = there
+    assert is_right(weight)
+    values += 1.0
+    weight.data = here
+    assert is_right(weight), "its own memory, with other values"
+    weight.data = there
+    values += 1.0
+    assert is_right(torch.nn.Parameter(here)), "another's"
+
+
 def test_no_more_results_are_kept_than_said(made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(constants, "MOST", 3)
     steps = [("add", "in1 in1", "tmp0", 2), ("mul", "tmp0 in0", "out0", 2)]

@@ -94,10 +94,10 @@ class CpuProgram:
         self._results.clear()
 
     def _prepare(self, table: Table, threads: int, way: int, known: Known, held: Sequence[Any]) -> None:
-        kept = self._results.get(known)
+        kept = self._results.get(known, held)
         if kept is None:
             with self._preparing:
-                kept = self._results.made(known, lambda: self._computed(table, threads, way, known, held))
+                kept = self._results.made(known, held, lambda: self._computed(table, threads, way, known, held))
         if table.kept is not kept:
             self._take(table, kept)
 

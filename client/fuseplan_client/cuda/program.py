@@ -143,10 +143,10 @@ class CudaProgram:
     def prepare(self, table: Table, stream: int, known: Known, held: Sequence[Any]) -> None:
         """Has the results of the prologue for constants so `known`, which are `held`. Raises CapturedError,
         DriverError, LibraryError."""
-        kept = self._results.get(known)
+        kept = self._results.get(known, held)
         if kept is None:
             with self._preparing:
-                kept = self._results.made(known, lambda: self._computed(table, stream, known, held))
+                kept = self._results.made(known, held, lambda: self._computed(table, stream, known, held))
         if table.kept is not kept:
             table.addresses[self._kept_place] = kept.memory.data_ptr()
             table.kept = kept
