@@ -112,6 +112,14 @@ static __attribute__((noinline)) void put_columns(idx_t count, idx_t depth, idx_
 }
 // ROWS rows of `steps` tiles, whatever lies behind them 0.
 static __attribute__((noinline)) void put_rows(idx_t count, idx_t depth, idx_t steps, Source x, Pair* to) {
+  if (x.along == 1) {
+    for (idx_t i = 0; i < ROWS; i++)
+      for (idx_t p = 0; p < steps; p++) {
+        const auto row = pairs::some_pairs(x.from + i * x.apart + p * DEPTH, i < count ? depth - p * DEPTH : 0);
+        memcpy(to + i * (STEPS * SIDE) + p * SIDE, &row, sizeof row);
+      }
+    return;
+  }
   VEC_NO_UNROLL for (idx_t h = 0; h < 2; h++)
     VEC_NO_UNROLL for (idx_t p = 0; p < steps; p++) {
       pairs::Pairs r[SIDE];
@@ -213,19 +221,21 @@ __attribute__((target("amx-tile,amx-bf16"))) static Found product(idx_t m, idx_t
           for (idx_t r = 0; r < ROWS; r++)
             for (idx_t p = 0; p < steps; p++) of_rows.note(a + r * apart + p * DEPTH);
         // What comes next into the second cache, a part beside each block.
-        const bf16* const next = q + STEPS < deep ? a + steps * DEPTH : x.from + (i + ROWS) * x.apart;
-        const idx_t lines = (STEPS + wide - 1) / wide;
+        const bool goes_on = q + STEPS < deep;
+        const bf16* const next = goes_on ? a + steps * DEPTH : x.from + (i + ROWS) * x.apart;
+        const idx_t left = goes_on ? deep - q - STEPS : i + ROWS < m ? deep : 0, fetched = left < STEPS ? left : STEPS;
+        const idx_t lines = (fetched + wide - 1) / wide;
         for (idx_t s = 0; s < wide; s++) {
           if (x.along == 1)
-            for (idx_t p = s * lines; p < (s + 1) * lines && p < STEPS; p++)
+            for (idx_t p = s * lines; p < (s + 1) * lines && p < fetched; p++)
               for (idx_t r = 0; r < ROWS; r++) __builtin_prefetch(next + r * x.apart + p * DEPTH, 0, 2);
-          if (q + STEPS >= deep) {  // where sums go
+          if (!goes_on) {  // where sums go
             const C* const to = c + (TURNED ? (j + s * COLUMNS) * ldc + i : i * ldc + j + s * COLUMNS);
             for (idx_t e = 0; e < ROWS; e++)
               for (idx_t b = 0; b < COLUMNS; b += 64 / (idx_t)sizeof(C)) __builtin_prefetch(to + e * ldc + b, 1, 2);
           }
           block(registers, steps, a, apart * (idx_t)sizeof *a, panel + (q * wide + s * steps) * 2 * TILE, sums + s * BLOCK, q > 0);
-          if (q + STEPS >= deep && s)  // of the block before, which is in the first cache
+          if (!goes_on && s)  // of the block before, which is in the first cache
             result.template put_block<TURNED>(i, j + (s - 1) * COLUMNS, rows, COLUMNS, sums + (s - 1) * BLOCK);
         }
       }

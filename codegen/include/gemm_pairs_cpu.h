@@ -36,23 +36,30 @@ template <idx_t SIDE> VDEV void put(Pair* to, idx_t side, idx_t step, Pairs r) {
     memcpy(to + (side + q) / SIDE * (STEPS * SIDE) + step * SIDE + (side + q) % SIDE, (const char*)&r + q * sizeof(Pair),
            PIECE * sizeof(Pair));
 }
+// Of `count` neighbours the first 16, or the first 32 as pairs; what is missing is 0.
+VDEV Pairs some(const bf16* from, idx_t count) {
+  if (__builtin_expect(count >= 16, 1)) return core::convert<Pair>(load<16, 1>((const uint16_t*)from).v);
+  return count > 0 ? core::convert<Pair>(load_masked<16, 1>((const uint16_t*)from, count).v) : Pairs{};
+}
+VDEV Pairs some_pairs(const bf16* from, idx_t count) {
+  Pairs r{};
+  if (__builtin_expect(count >= 32, 1)) {
+    memcpy(&r, from, sizeof r);
+  } else if (count > 0) {
+    if (count > 1) r = load_masked<16, 1>((const Pair*)from, count / 2).v;
+    if (count % 2) core::set_lane(r, count / 2, (Pair)from[count - 1].u);
+  }
+  return r;
+}
 // 16 rows or columns by 16 pairs, the first ones of x, to the panels' places; what is missing is 0.
 template <idx_t SIDE> VDEV void pack_some(idx_t count, idx_t depth, Source x, Pair* to, idx_t side, idx_t step) {
   Pairs r[16];
-  if (__builtin_expect(count < 16 || depth < 32, 0)) {
-    uint16_t some[16][16][2] = {};
-    for (idx_t i = 0; i < 16 && i < count; i++)
-      for (idx_t j = 0; j < 32 && j < depth; j++) some[j / 2][i][j % 2] = x.from[i * x.apart + j * x.along].u;
-    memcpy(r, some, sizeof r);
-  } else if (x.along == 1) {
-    VEC_UNROLL for (int i = 0; i < 16; i++) memcpy(&r[i], x.from + i * x.apart, sizeof r[i]);
+  if (x.along == 1) {
+    for (idx_t i = 0; i < 16; i++) r[i] = some_pairs(x.from + i * x.apart, i < count ? depth : 0);
     core::transpose(r);
   } else {
-    VEC_UNROLL for (int i = 0; i < 16; i++) {
-      const auto low = core::convert<uint32_t>(load<16, 1>((const uint16_t*)x.from + 2 * i * x.along).v);
-      const auto high = core::convert<uint32_t>(load<16, 1>((const uint16_t*)x.from + (2 * i + 1) * x.along).v);
-      r[i] = low | high << 16;
-    }
+    const auto at = [&](idx_t l) { return some(x.from + l * x.along, l < depth ? count : 0); };
+    for (idx_t i = 0; i < 16; i++) r[i] = at(2 * i) | at(2 * i + 1) << 16;
   }
   VEC_UNROLL for (int i = 0; i < 16; i++) put<SIDE>(to, side, step + i, r[i]);
 }

@@ -28,6 +28,8 @@ SIZES = [
     (70, 40, 6200),
     (64, 520, 96),
     (31, 257, 1),
+    (27, 27, 64),
+    (17, 3, 415),
     (96, 64, 800),
 ]
 LAYOUTS = [*product((False, True), repeat=4)]  # rows along the sum, columns too, C turned, bf16

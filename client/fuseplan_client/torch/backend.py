@@ -47,8 +47,8 @@ from fuseplan_client.torch.whole import CompiledGraph, WholeGraph
 
 log = logging.getLogger("fuseplan")
 
-OWN_OPTIONS = 5  # the first of these; the others are for `PlanClient`
-OPTIONS = ("server", "seconds", "until", "constants", "least_ops", "server_keys", "cache")
+OWN_OPTIONS = 6  # the first of these; the others are for `PlanClient`
+OPTIONS = ("server", "seconds", "until", "constants", "least_ops", "excess_precision", "server_keys", "cache")
 UNTIL = {"eager": (by_eager, own_by_eager), "inductor": (by_inductor, own_by_inductor)}
 DEFAULT_SECONDS = 60.0
 FIRST_SECONDS = 10.0
@@ -72,7 +72,8 @@ class Backend:
     share as many, but for LEAST_SECONDS that each part has. until: what runs before there is a plan, "eager" or
     "inductor", and where no plan is faster. constants: parameters and buffers of models that are called without
     gradients are taken for constants: what depends on them alone is computed once, and again where PyTorch counted a
-    write to one; writes by `.data` are not counted. least_ops: of a group that a plan is asked for.
+    write to one; writes by `.data` are not counted. least_ops: of a group that a plan is asked for. excess_precision:
+    what one pointwise op alone reads of another need not be rounded to bf16 between them, as eager mode rounds it.
     """
 
     server: str | None = None
@@ -80,6 +81,7 @@ class Backend:
     until: str = "eager"
     constants: bool = False
     least_ops: int = 2
+    excess_precision: bool = True
     client: Mapping[str, Any] = field(default_factory=dict[str, Any])
     problems: list[str] = field(default_factory=list)
     asker: Any = None  # whom plans are asked of
@@ -91,6 +93,9 @@ class Backend:
             value = getattr(self, name)
             if not isinstance(value, int | float) or not least <= value < math.inf:
                 raise ValueError(f"{name}: expected a number from {least} on, got {value!r}")
+        for name in ("constants", "excess_precision"):
+            if not isinstance(value := getattr(self, name), bool):
+                raise ValueError(f"{name}: expected True or False, got {value!r}")
         if self.server is not None and not isinstance(self.server, str):
             raise ValueError(f"server: expected an address, got {self.server!r}")
         self._wholes: list[weakref.ref[WholeGraph]] = []
@@ -233,7 +238,7 @@ class Backend:
         target = device.target()
 
         def requests() -> list[Mapping[str, Any]]:
-            exported.append(export(module, examples))
+            exported.append(export(module, examples, excess_precision=self.excess_precision))
             slot.ops = len(exported[0].body["nodes"])
             for row, read in zip(exported[0].body["inputs"], exported[0].reads, strict=True):
                 if not read.number:

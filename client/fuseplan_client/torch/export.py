@@ -17,6 +17,7 @@ from torch.utils._pytree import tree_leaves
 
 from fuseplan_client.torch.aten.views import LAYOUT_OPS
 from fuseplan_client.torch.decompositions import UNKNOWN_SHAPES, fake_mode_of, lowered, name_of
+from fuseplan_client.torch.excess_precision import is_pointwise, widened
 from fuseplan_client.torch.symbols import SYMBOLS, hint, is_symbolic
 from fuseplan_client.torch.wire import MOST_ALIGNMENT_BYTES, Refused, Tensor, Writer
 
@@ -81,20 +82,25 @@ class Exported:
     sequence: bool
 
 
-def export(module: GraphModule, examples: Sequence[Any], alignment_bytes: int = 16) -> Exported:
+def export(
+    module: GraphModule, examples: Sequence[Any], alignment_bytes: int = 16, *, excess_precision: bool = False
+) -> Exported:
     """The module's graph for inputs like `examples`: fake tensors of whole sizes; or numbers, of which integers and
     bools become part of the graph, and floats inputs of it.
 
-    alignment_bytes: of the first elements of tensors at offset 0 of their storage. Raises Refused with the reason, and
+    alignment_bytes: of the first elements of tensors at offset 0 of their storage. excess_precision: values of bf16
+    that one op alone reads need not be rounded (`excess_precision.widened`). Raises Refused with the reason, and
     LoweringFault for a fault of ours.
     """
-    return _Export(module, examples, alignment_bytes).exported()
+    return _Export(module, examples, alignment_bytes, excess_precision).exported()
 
 
 class _Export:
-    def __init__(self, module: GraphModule, examples: Sequence[Any], alignment_bytes: int) -> None:
+    def __init__(
+        self, module: GraphModule, examples: Sequence[Any], alignment_bytes: int, excess_precision: bool
+    ) -> None:
         self.module = module
-        self.alignment_bytes = alignment_bytes
+        self.alignment_bytes, self.excess_precision = alignment_bytes, excess_precision
         self.writer = Writer()
         self.mode = fake_mode_of(examples)
         self.examples = [_faked(e, self.mode) for e in examples]
@@ -102,6 +108,7 @@ class _Export:
         self.values: dict[Node, Any] = {}  # the same with tensors of the wire
         self.positions: dict[Node, int] = {}
         self.reads: dict[str, Read] = {}
+        self.rounded: set[str] = set()  # results of pointwise ops, by their names on the wire
         self.known = _are_those_of(module, self.examples)
 
     def exported(self) -> Exported:
@@ -129,6 +136,9 @@ class _Export:
         if not self.writer.outputs:
             raise Refused(NOTHING)
         body = self.writer.body()
+        if self.excess_precision:
+            given = [row["node"] for row in body["outputs"]]
+            body["nodes"] = widened(body["nodes"], given, self.writer.dtypes, self.rounded)
         reads = tuple(self.reads[row["name"]] for row in body["inputs"])
         return Exported(body, reads, tuple(b for _, b in buffers.values()), outputs, sequence)
 
@@ -186,7 +196,9 @@ class _Export:
         if schema.is_mutable:
             raise Refused(f"mutation in place: {name_of(node.target)}")
         operands = map_arg(node.args, self.metas.__getitem__) if node.target in LAYOUT_OPS else ()
-        self.values[node] = lowered(self.writer, self.mode, node.target, args, kwargs, out, operands)
+        found = self.values[node] = lowered(self.writer, self.mode, node.target, args, kwargs, out, operands)
+        if is_pointwise(node.target):
+            self.rounded.update(t.name for t in tree_leaves((found,)) if isinstance(t, Tensor))
 
     def _value(self, node: Node) -> Any:
         value = self.values[node]

@@ -226,6 +226,7 @@ class Writer:
     inputs: list[dict[str, Any]] = field(default_factory=list)
     nodes: list[dict[str, Any]] = field(default_factory=list)
     outputs: list[dict[str, Any]] = field(default_factory=list)
+    dtypes: dict[str, torch.dtype] = field(default_factory=dict)  # of inputs and nodes
     _written: dict[str, str] = field(default_factory=dict)
 
     def input(
@@ -247,6 +248,7 @@ class Writer:
         if version is not None:
             row["constant"] = version
         self.inputs.append(row)
+        self.dtypes[name] = dtype
         return Tensor(self, name, tuple(shape), dtype)
 
     def op(self, op: str, args: Sequence[Tensor], shape: Sequence[int], dtype: torch.dtype, /, **attrs: Any) -> Tensor:
@@ -263,6 +265,7 @@ class Writer:
                 raise Refused(f"more than {MOST_NODES:,} nodes")
             name = self._written[key] = f"n{len(self.nodes)}"
             self.nodes.append({"name": name, "op": op, "args": names, "attrs": attrs})
+            self.dtypes[name] = dtype
         return Tensor(self, name, tuple(shape), dtype)
 
     def full(self, shape: Sequence[int], value: Number, dtype: torch.dtype) -> Tensor:
