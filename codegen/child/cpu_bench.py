@@ -266,7 +266,7 @@ def _time(
         kept[i].repeat()
     runnable = {i: bind_steps(c.steps, tables[i]) for i, c in candidates.items()}
     single = {i: bind_steps(c.steps, tables[i][:1]) for i, c in candidates.items()}
-    runs = Runs(memory.sets)
+    runs = Runs(memory.output_sets)
     position = 0
 
     def visit(i: int, samples: int) -> Sequence[float]:

@@ -24,6 +24,9 @@ MOST_COLD = 8  # times the cache, that all sets may take, where one is not more
 # machine takes 1 to 4 s to touch a gigabyte for the first time, and 0.4 s to fill it for each segment (480 MiB of L3).
 # As much as copies between two tensors of `MOST_DRAM_BYTES` (devices/ceilings.py), by which bounds are known.
 MOST_BYTES = 384 << 20
+# Of the last-level cache, what outputs take that runs write in turn. An allocator hands out again what it got back
+# last, so that a caller's results lie where something lay before, in lines that a cache still has.
+OUTPUT_SHARE = 1 / 32
 POISON = (0xFF, 0x5A)  # 0xFF..: a NaN in every float type, -1, no bool; the other, for results that happen to be that
 
 
@@ -138,6 +141,12 @@ def rotating_sets(input_bytes: int, bytes_: int, cache_bytes: int) -> int:
     return min(MOST_SETS, max(least, min(cold, min(MOST_COLD * cache_bytes, MOST_BYTES) // bytes_)))
 
 
+def output_sets(sets: int, output_bytes: int, cache_bytes: int) -> int:
+    """Number of sets of outputs (`output_bytes` bytes each) that runs on `sets` sets of inputs write in turn."""
+    fit = int(OUTPUT_SHARE * min(cache_bytes, MOST_BYTES // 2)) // max(output_bytes, 1)
+    return max(1, min(sets, fit))
+
+
 class Arena:
     """Memory that cases use one after the other. The first touch of a page may take a system longer than all work on
     it: 0.01 to 0.9 s for 256 MiB on a virtual machine."""
@@ -158,8 +167,10 @@ class Arena:
 
 
 class TimingMemory:
-    """Several sets of inputs and outputs, so that each run finds its tensors in memory and not in cache. `addresses`:
-    uint64[sets, inputs + outputs]. An arena holds one instance at a time."""
+    """Several sets of inputs, so that each run finds them in memory and not in cache, and fewer sets of outputs, which
+    stay in the cache: run r reads set r % sets and writes set r % output_sets, of which `sets` is a multiple. Where
+    outputs may take an input's memory, as many as of inputs. `addresses`: uint64[sets, inputs + outputs]. An arena
+    holds one instance at a time."""
 
     def __init__(self, case: Case, cache_bytes: int, arena: Arena) -> None:
         tensors = [x for part in layouts(case.graph) for x in part]
@@ -175,8 +186,11 @@ class TimingMemory:
             stride = -(-stride // 4096) * 4096
         if size >= 2 * HUGE_PAGE:
             stride = -(-stride // HUGE_PAGE) * HUGE_PAGE
-        used = max(1, sum(t.bytes for t in tensors))
-        self.sets = rotating_sets(sum(t.bytes for t in tensors[: len(case.graph.inputs)]), used, cache_bytes)
+        used, count = max(1, sum(t.bytes for t in tensors)), len(case.graph.inputs)
+        self.sets = self.output_sets = rotating_sets(sum(t.bytes for t in tensors[:count]), used, cache_bytes)
+        if all(o.donates is None for o in case.graph.outputs):
+            self.output_sets = output_sets(self.sets, sum(t.bytes for t in tensors[count:]), cache_bytes)
+            self.sets = -(-self.sets // self.output_sets) * self.output_sets
         self._inputs = case.input_sets[0].inputs
         self._memory = arena.take(stride * self.sets, cache_bytes)
         self._raw = raw = self._memory.bytes[: stride * self.sets].reshape(self.sets, stride)
@@ -188,6 +202,7 @@ class TimingMemory:
         assign(raw[1:], raw[0])
         starts = self._memory.address + np.arange(self.sets, dtype=np.uint64) * np.uint64(stride)
         self.addresses: np.ndarray[Any, np.dtype[np.uint64]] = starts[:, None] + np.array(offsets, np.uint64)[None, :]
+        self.addresses[:, count:] = self.addresses[np.arange(self.sets) % self.output_sets, count:]
 
     @property
     def bytes(self) -> int:
@@ -195,21 +210,26 @@ class TimingMemory:
         return self._raw.size
 
     def tensors(self, which: int) -> list[Array]:
-        """Inputs and outputs of one set, as they lie there."""
+        """One set of outputs, behind the first set of inputs of which runs write there, as they lie there."""
         return [view[which, ...] for view in self._views]
 
-    def is_intact(self, which: int) -> bool:
-        """Whether the inputs of one set are unchanged."""
+    def has_inputs(self, which: int) -> bool:
+        """Whether one set of inputs is unchanged."""
         pairs = zip(self._views, self._inputs, strict=False)
         return all(equal(_bits(view[which, ...]), _bits(array)) for view, array in pairs)
 
+    def is_intact(self, which: int) -> bool:
+        """Whether all sets of inputs are unchanged of which runs write this set of outputs."""
+        return all(map(self.has_inputs, range(which, self.sets, self.output_sets)))
+
     def restore(self, which: int, poison: int) -> None:
-        """Writes the inputs of one set again if they were changed, and fills its outputs with the byte `poison`."""
-        if not self.is_intact(which):
+        """Writes one set of inputs again if they were changed, and fills the outputs that runs on it write with the
+        byte `poison`."""
+        if not self.has_inputs(which):
             for view, array in zip(self._views, self._inputs, strict=False):
                 assign(view[which, ...], array)
         for place in self._places[len(self._inputs) :]:
-            assign(self._raw[which, place], poison)
+            assign(self._raw[which % self.output_sets, place], poison)
 
     def restore_all(self, poison: int) -> None:
         """`restore` for every set."""

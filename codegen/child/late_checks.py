@@ -1,6 +1,6 @@
 """Checks of the outputs of timed runs: a kernel that was right in its checks may be wrong later, or now and then.
 
-Each run of a race works on another set of tensors, so that most sets still hold the outputs of some candidate's run.
+Runs of a race write several sets of outputs in turn, so that most sets still hold what some candidate's run gave.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -17,17 +17,17 @@ MOST_JUDGED = 4  # runs of a candidate whose bits differ, as they may where sums
 
 
 class Runs:
-    """The candidate that ran last on each set of tensors."""
+    """The candidate that wrote each set of outputs last."""
 
     def __init__(self, sets: int) -> None:
         self._last = np.full(sets, -1)
 
     def note(self, candidate: int, first: int, runs: int) -> None:
-        """The candidate ran on `runs` sets in turn, from set `first` on."""
+        """The candidate wrote `runs` sets in turn, from set `first` on."""
         self._last[np.arange(first, first + runs) % len(self._last)] = candidate
 
     def of(self, candidate: int) -> list[int]:
-        """Sets on which this candidate ran last."""
+        """Sets that this candidate wrote last."""
         return [int(s) for s in np.flatnonzero(self._last == candidate)]
 
     def forget(self) -> None:
@@ -67,7 +67,7 @@ def review(
 
     for i in (i for i in aliases if 0 in runs.of(i)):  # before somebody else runs there
         judging(i)
-        if memory.is_intact(0) and (found := verdict(0, i)).problem:
+        if (found := verdict(0, i)).problem and memory.is_intact(0):
             wrong[i] = _late(found)
     share = max(1, MOST_BYTES // max(1, case.graph.written_bytes * max(1, len(aliases))))
     for i in (i for i in aliases if i not in wrong):
@@ -76,7 +76,7 @@ def review(
         runs.note(i, 0, 1)
         judging(i)
         made = results(0, aliases[i])
-        if not memory.is_intact(0):
+        if not memory.has_inputs(0):
             wrong[i] = Verdict("wrote into its inputs when it was timed", None)
             memory.restore_all(POISON[0])
             runs.forget()
@@ -90,7 +90,7 @@ def review(
         left = [s for s in runs.of(i) if s]
         differing = [s for s in left[-share:] if not _same(results(s, aliases[i]), made)]
         for s in differing[:MOST_JUDGED]:
-            if memory.is_intact(s) and (found := verdict(s, i)).problem:
+            if (found := verdict(s, i)).problem and memory.is_intact(s):
                 wrong[i] = _late(found)
                 break
     return wrong

@@ -15,6 +15,7 @@ from codegen.attention.blank_columns import BlankColumns, blank_columns
 from codegen.attention.phases import Phases, phases_of
 from codegen.families.kernel_function import kernel_function
 from codegen.families.loop_nest import KEEP_BYTES, has_chains, lower
+from codegen.families.past_caches import stores
 from codegen.gemm.call import GemmCall, call_on_cpu, extent, first_libraries, has_fma, libraries_for, linked_with
 from codegen.gemm.dims import Dim, contraction, is_computed, sum_dtype, with_scratch
 from codegen.gemm.panels import (
@@ -142,7 +143,7 @@ def choices(segment: Graph, device: Device) -> Choices:
         "library": _libraries(segment, device, first=False),
         "rows": tuple(sorted((*ROWS, 16, 96, 192, 1024))),
         "lanes": (native, 2 * native, 4 * native, 8 * native),
-        "store": ("plain", "stream"),
+        "store": stores(segment, device, ("plain", "stream")),
     }
 
 

@@ -6,6 +6,7 @@ from functools import lru_cache
 from math import prod
 
 from codegen.families.kernel_function import kernel_function
+from codegen.families.past_caches import stores
 from codegen.kernel import EmitError, Kernel, Launch
 from codegen.lowering.access import alignments
 from codegen.lowering.coalesce import coalesce
@@ -175,7 +176,7 @@ def loop_choices(segment: Graph, device: Device) -> Choices:
     return {
         "lanes": (native, 2 * native, 4 * native, 8 * native),
         "fetch": (0, FETCH // 2, FETCH),
-        "store": ("stream", "plain"),
+        "store": stores(segment, device),
         "tile": (512, 1024, 4096),
         "block": (0, *sorted(BLOCKS)) if steps_apart(segment, 4 * native) else (0,),
         "interleave": (0, 1) if has_chains(segment) else (0,),

@@ -13,6 +13,7 @@ from math import prod
 from codegen.families import matmul_cuda
 from codegen.families.kernel_function import kernel_function
 from codegen.families.loop_nest import KEEP_BYTES, has_chains, lower
+from codegen.families.past_caches import stores
 from codegen.families.pointwise import MAX_NODES
 from codegen.families.product_rules import beside, dependents, not_pointwise, too_many
 from codegen.gemm.call import GemmCall, call_on_cpu, first_libraries, has_fma, libraries_for, linked_with
@@ -100,7 +101,7 @@ class Matmul:
             for library in libraries
             for lanes in widths
             for rows in (256, 128, 512)
-            for store in ("plain", "stream")
+            for store in stores(segment, device, ("plain", "stream"))
         )
         narrow = all(segment.inputs[m].dtype.bytes < 4 for m in _matrices(segment, device))
         counts = [n * device.units for n in ((2, 4, 1) if narrow else (1, 2, 4))]
@@ -118,7 +119,7 @@ class Matmul:
             "rows": (32, 64, 96, 128, 192, 256, 384, 512, 768, 1024),
             "axes": _orders(segment, has_fma(device)),
             "lanes": (native, 2 * native, 4 * native, 8 * native),
-            "store": ("plain", "stream"),
+            "store": stores(segment, device, ("plain", "stream")),
         }
 
     def emit(self, segment: Graph, schedule: str, device: Device) -> Kernel:

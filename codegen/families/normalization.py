@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from codegen.families.loop_nest import FETCH, LoopSchedule, emit_cpu, loop_choices, with_variants
 from codegen.families.loop_nest_cuda import CudaRowSchedule, emit_cuda, row_choices, row_schedules
+from codegen.families.past_caches import by_stores
 from codegen.families.reduction import rejected, spreads
 from codegen.kernel import Kernel, Reject
 from codegen.schedule import Choices, parse_schedule
@@ -51,11 +52,11 @@ class Normalization:
         widths = [4 * native, 2 * native, native]
         points = [(lanes, store, 4, 1) for lanes in widths for store in ("stream", "plain")]
         points += [(4 * native, "stream", dear, ahead) for dear, ahead in ((0, 1), (0, 0), (4, 0), (8, 1), (20, 1))]
-        schedules = [
+        schedules = (
             NormalizationSchedule(min(lanes, 64), FETCH if store == "stream" else 0, store, 1024, 0, 0, 1, dear, ahead)
             for lanes, store, dear, ahead in points
-        ]
-        return with_variants(segment, schedules)
+        )
+        return with_variants(segment, by_stores(schedules, segment, device))
 
     def choices(self, segment: Graph, device: Device) -> Choices:
         if device.target != "cpu":

@@ -10,6 +10,7 @@ from math import gcd
 
 from codegen.families.loop_nest import FETCH, LoopSchedule, emit_cpu, loop_choices, lower, rows_of, with_variants
 from codegen.families.loop_nest_cuda import FREE_BYTES, loop_kernel
+from codegen.families.past_caches import by_stores
 from codegen.kernel import EmitError, Kernel, Reject
 from codegen.lowering.code_length import first_short, halved, too_much
 from codegen.lowering.puller import MAX_DEPTH
@@ -69,7 +70,7 @@ class Pointwise:
                 shared = [
                     CpuSchedule(min(n * native, 64), 0, "stream", tile, 0, 0, 1, rows) for n, tile, rows in products
                 ]
-                schedules = [*shared, *schedules]
+                schedules = by_stores([*shared, *schedules], segment, device)
             return with_variants(segment, schedules)
         narrow = min((o.node.dtype.bytes for o in segment.outputs), default=4)
         vec = max(min(device.vector_bytes, 16) // narrow, 1)
@@ -123,9 +124,10 @@ def _row_by_row(segment: Graph, device: Device) -> list[CpuSchedule]:
     native = max(device.vector_bytes // 4, 4)
     is_large = segment.read_bytes + segment.written_bytes > CACHED_BYTES
     ways = {"stream": FETCH} if is_large else {"stream": FETCH, "plain": 0}
-    return [
+    schedules = (
         CpuSchedule(min(n * native, 64), fetch, way, 4096, 0, 0, 1, 1) for n in (4, 2, 1) for way, fetch in ways.items()
-    ]
+    )
+    return by_stores(schedules, segment, device)
 
 
 def _multiplies(segment: Graph) -> bool:

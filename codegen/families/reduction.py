@@ -13,6 +13,7 @@ from math import prod
 
 from codegen.families.loop_nest import FETCH, LoopSchedule, emit_cpu, loop_choices, with_variants
 from codegen.families.loop_nest_cuda import CudaRowSchedule, emit_cuda, row_choices, row_schedules
+from codegen.families.past_caches import stores
 from codegen.families.pointwise import MAX_NODES
 from codegen.kernel import Kernel, Reject
 from codegen.lowering.code_length import too_much
@@ -62,9 +63,10 @@ class Reduction:
             return row_schedules(segment, device, CudaReductionSchedule)
         native = max(device.vector_bytes // 4, 4)
         points = [(4 * native, 4096), (2 * native, 4096), (2 * native, 1024), (native, 4096), (4 * native, 512)]
-        stores = ("stream", "plain") if 8 * segment.written_bytes > segment.read_bytes else ("plain",)
+        is_read_mostly = 8 * segment.written_bytes <= segment.read_bytes
+        ways = ("plain",) if is_read_mostly else stores(segment, device)
         schedules = [
-            ReductionSchedule(min(lanes, 64), FETCH, store, tile, 0, 0, 1) for lanes, tile in points for store in stores
+            ReductionSchedule(min(lanes, 64), FETCH, store, tile, 0, 0, 1) for lanes, tile in points for store in ways
         ]
         return with_variants(segment, schedules, in_blocks=True)
 

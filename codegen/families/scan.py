@@ -7,6 +7,7 @@ sum runs along. A tensor that is one row is one task's. Reductions over the same
 from dataclasses import dataclass
 
 from codegen.families.loop_nest import FETCH, LoopSchedule, emit_cpu, loop_choices
+from codegen.families.past_caches import by_stores
 from codegen.families.reduction import KINDS, refused
 from codegen.kernel import Kernel, Reject
 from codegen.schedule import Choices, parse_schedule
@@ -37,10 +38,11 @@ class Scan:
     def space(self, segment: Graph, device: Device) -> tuple[str, ...]:
         native = max(device.vector_bytes // 4, 4)
         points = [(4, "stream", 512), (2, "stream", 4096), (4, "plain", 512), (2, "plain", 4096), (1, "stream", 1024)]
-        return tuple(
-            str(ScanSchedule(min(n * native, 64), FETCH if store == "stream" else 0, store, tile, 0, 0, 1))
+        schedules = (
+            ScanSchedule(min(n * native, 64), FETCH if store == "stream" else 0, store, tile, 0, 0, 1)
             for n, store, tile in points
         )
+        return tuple(map(str, by_stores(schedules, segment, device)))
 
     def choices(self, segment: Graph, device: Device) -> Choices:
         return loop_choices(segment, device)

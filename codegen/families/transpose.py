@@ -12,6 +12,7 @@ from codegen.families.kernel_function import kernel_function
 from codegen.families.loop_nest import KEEP_BYTES
 from codegen.families.loop_nest_cuda import FREE_BYTES, loop_kernel, shared_bytes
 from codegen.families.memory_order import lies_across
+from codegen.families.past_caches import by_stores, stores
 from codegen.families.pointwise import refused
 from codegen.kernel import EmitError, Kernel, Launch, Reject
 from codegen.lowering.access import alignments
@@ -102,8 +103,8 @@ class Transpose:
             ("stream", 128, 64, "columns", 1), ("stream", 128, 128, "columns", 0), ("stream", 32, 256, "rows", 0),
             ("plain", 64, 64, "columns", 0),
         ]  # fmt: skip
-        schedules = [TransposeSchedule(2 * native, *point) for point in points]
-        return tuple(map(str, schedules))
+        schedules = (TransposeSchedule(2 * native, *point) for point in points)
+        return tuple(map(str, by_stores(schedules, segment, device)))
 
     def choices(self, segment: Graph, device: Device) -> Choices:
         if device.target != "cpu":
@@ -117,7 +118,7 @@ class Transpose:
         native = max(device.vector_bytes // 4, 4)
         return {
             "lanes": (native, 2 * native, 4 * native),
-            "store": ("stream", "plain"),
+            "store": stores(segment, device),
             "rows": (16, 32, 64, 128, 256),
             "columns": (32, 64, 128, 256),
             "next": ("columns", "rows"),

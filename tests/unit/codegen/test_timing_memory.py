@@ -1,14 +1,24 @@
 """Sets of tensors that a kernel is timed on in turn: more than caches hold, no more than a machine likes to give."""
 
 from collections import OrderedDict
+from dataclasses import replace
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from codegen.child import cpu_bench, cpu_memory
 from codegen.child.case import make_case
-from codegen.child.cpu_memory import MOST_BYTES, MOST_COLD, MOST_SETS, Arena, TimingMemory, rotating_sets
+from codegen.child.cpu_memory import (
+    MOST_BYTES,
+    MOST_COLD,
+    MOST_SETS,
+    Arena,
+    TimingMemory,
+    output_sets,
+    rotating_sets,
+)
 from fusion_ir.text.printing import print_graph
 from tests.support.stored_plans import chain
 
@@ -50,7 +60,7 @@ def test_cases_let_go_of_their_sets_for_those_of_another(monkeypatch: pytest.Mon
         assert prepared.timing_memory(480 * MIB) is memories[-1]
     again = cases["0", 0].timing_memory(480 * MIB)
     assert again is not memories[0], "made again"
-    assert all(again.is_intact(which) for which in range(again.sets))
+    assert all(again.has_inputs(which) for which in range(again.sets))
     assert cases["2", 0].timing_memory(480 * MIB) is not memories[2]
 
 
@@ -65,8 +75,41 @@ def test_memory_is_used_again_as_if_it_were_new() -> None:
     for case in (small, large):
         second = TimingMemory(case, MIB, arena)
         assert int(second.addresses.min()) == address
-        assert all(second.is_intact(which) for which in range(second.sets))
+        assert all(second.has_inputs(which) for which in range(second.sets))
         assert not any(second.tensors(which)[-1].any() for which in range(second.sets)), "nothing was written yet"
+
+
+@given(sets=st.integers(1, MOST_SETS), outputs=st.integers(0, 1 << 31), cache=CACHES)
+def test_outputs_that_are_written_in_turn_fit_into_a_part_of_the_cache(sets: int, outputs: int, cache: int) -> None:
+    found = output_sets(sets, outputs, cache)
+    assert 1 <= found <= sets
+    assert found == 1 or found * outputs <= cache / 32
+
+
+def test_runs_read_their_own_inputs_and_write_fewer_outputs_in_turn() -> None:
+    case = make_case(chain(1000, ["neg"]), 0)
+    memory = TimingMemory(case, MIB, Arena())
+    inputs, outputs = memory.addresses.T
+    assert memory.output_sets == MIB // 32 // 4000
+    assert memory.sets % memory.output_sets == 0
+    assert len(set(inputs)) == memory.sets
+    assert len(set(outputs)) == memory.output_sets
+    assert (outputs == np.tile(outputs[: memory.output_sets], memory.sets // memory.output_sets)).all()
+
+
+def test_inputs_that_some_run_changed_are_noticed_by_the_outputs_that_it_wrote() -> None:
+    memory = TimingMemory(make_case(chain(1000, ["neg"]), 0), MIB, Arena())
+    memory.tensors(3 + memory.output_sets)[0][7] += 1
+    assert [which for which in range(memory.output_sets) if not memory.is_intact(which)] == [3]
+    memory.restore_all(0xFF)
+    assert all(map(memory.is_intact, range(memory.output_sets)))
+
+
+def test_outputs_that_take_an_input_have_sets_of_their_own() -> None:
+    graph = chain(1000, ["neg"])
+    donating = replace(graph, outputs=tuple(replace(o, donates=0) for o in graph.outputs))
+    memory = TimingMemory(make_case(donating, 0), MIB, Arena())
+    assert memory.output_sets == memory.sets > 1
 
 
 def test_an_arena_grows_where_one_set_is_more_than_a_cache() -> None:

@@ -1,4 +1,4 @@
-extern "C" void k_2f01843df38679b7(void* const* args, long task, long tasks) {
+extern "C" void k_038e3b4fa307b38f(void* const* args, long task, long tasks) {
   const float* RESTRICT in0 = (const float*)args[0];
   const float* RESTRICT in1 = (const float*)args[1];
   float* RESTRICT out0 = (float*)args[2];
@@ -43,7 +43,7 @@ extern "C" void k_2f01843df38679b7(void* const* args, long task, long tasks) {
         const auto v4 = sub_(v1, splat<32>(v3));
         const auto v10 = mul_(v4, splat<32>(v8));
         const auto v11 = mul_(v10, splat<32>(v9));
-        store_stream<32, 2>(out0 + 336 * i1 + 42 * i0 + i2, v11);
+        store<32, 2>(out0 + 336 * i1 + 42 * i0 + i2, v11);
       }
       TAIL(i2, 32, 42, VECTORS(32, 42)) {
         const auto v1 = load_masked<32, 2>(in0 + 336 * i1 + 42 * i0 + i2, 10);
@@ -54,5 +54,4 @@ extern "C" void k_2f01843df38679b7(void* const* args, long task, long tasks) {
       }
     }
   }
-  stream_fence();
 }

@@ -1,4 +1,4 @@
-extern "C" INTERLEAVED void k_a7d4b7d6ce81e8fb(void* const* args, long task, long tasks) {
+extern "C" INTERLEAVED void k_cdc3da43d5b7dff0(void* const* args, long task, long tasks) {
   const float* RESTRICT in0 = (const float*)args[0];
   float* RESTRICT out0 = (float*)args[1];
   GRID(g0, 128) {
@@ -28,8 +28,7 @@ extern "C" INTERLEAVED void k_a7d4b7d6ce81e8fb(void* const* args, long task, lon
     const auto v8 = join_lanes([](const auto& a, const auto& b) { return add_(a, b); }, av8);
     LANES(i2, 32, 96, VECTORS(32, 96)) {
       const auto v10 = divided_(kv7[i2_v], v8);
-      store_stream<32, 16>(out0 + 6144 * i0 + 96 * i1 + i2, v10);
+      store<32, 16>(out0 + 6144 * i0 + 96 * i1 + i2, v10);
     }
   }
-  stream_fence();
 }

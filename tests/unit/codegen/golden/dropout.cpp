@@ -1,4 +1,4 @@
-extern "C" INTERLEAVED void k_be5708a16a6feef4(void* const* args, long task, long tasks) {
+extern "C" INTERLEAVED void k_44ce51fb37037025(void* const* args, long task, long tasks) {
   const float* RESTRICT in0 = (const float*)args[0];
   const int64_t* RESTRICT in1 = (const int64_t*)args[1];
   float* RESTRICT out0 = (float*)args[2];
@@ -11,8 +11,7 @@ extern "C" INTERLEAVED void k_be5708a16a6feef4(void* const* args, long task, lon
       const auto v3 = load<32, 4>(in0 + 512 * i0 + i1);
       const auto v4 = mul_(v3, splat<32>(bits<float>(0x3f8e38e4u)));
       const auto v5 = where_(v2, v4, splat<32>(bits<float>(0x0u)));
-      store_stream<32, 16>(out0 + 512 * i0 + i1, v5);
+      store<32, 16>(out0 + 512 * i0 + i1, v5);
     }
   }
-  stream_fence();
 }

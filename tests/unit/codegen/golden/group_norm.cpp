@@ -1,4 +1,4 @@
-extern "C" void k_879f681df750de7b(void* const* args, long task, long tasks) {
+extern "C" void k_d4036c79aef6690e(void* const* args, long task, long tasks) {
   const float* RESTRICT in0 = (const float*)args[0];
   const float* RESTRICT in1 = (const float*)args[1];
   float* RESTRICT out0 = (float*)args[2];
@@ -45,7 +45,7 @@ extern "C" void k_879f681df750de7b(void* const* args, long task, long tasks) {
         const auto v4 = sub_(v1, splat<32>(v3));
         const auto v10 = mul_(v4, splat<32>(v8));
         const auto v11 = mul_(v10, splat<32>(v9));
-        store_stream<32, 2>(out0 + 336 * i0 + 168 * i1 + 42 * i2 + i3, v11);
+        store<32, 2>(out0 + 336 * i0 + 168 * i1 + 42 * i2 + i3, v11);
       }
       TAIL(i3, 32, 42, VECTORS(32, 42)) {
         const auto v1 = load_masked<32, 2>(in0 + 336 * i0 + 168 * i1 + 42 * i2 + i3, 10);
@@ -56,5 +56,4 @@ extern "C" void k_879f681df750de7b(void* const* args, long task, long tasks) {
       }
     }
   }
-  stream_fence();
 }

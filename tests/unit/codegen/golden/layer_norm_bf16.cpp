@@ -1,4 +1,4 @@
-extern "C" void k_9556c96b0cf219b2(void* const* args, long task, long tasks) {
+extern "C" void k_ac44a1eed42377bb(void* const* args, long task, long tasks) {
   const bf16* RESTRICT in0 = (const bf16*)args[0];
   const bf16* RESTRICT in1 = (const bf16*)args[1];
   bf16* RESTRICT out0 = (bf16*)args[2];
@@ -33,8 +33,7 @@ extern "C" void k_9556c96b0cf219b2(void* const* args, long task, long tasks) {
       const auto v12 = cast<float>(v11);
       const auto v13 = mul_(v10, v12);
       const auto v14 = round_pairs(v13);
-      store_stream<32, 32>(out0 + 256 * i0 + i1, v14);
+      store<32, 32>(out0 + 256 * i0 + i1, v14);
     }
   }
-  stream_fence();
 }

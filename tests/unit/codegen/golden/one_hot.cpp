@@ -1,4 +1,4 @@
-extern "C" void k_f73ba346a18a6c2f(void* const* args, long task, long tasks) {
+extern "C" void k_b69f1955cf62c07f(void* const* args, long task, long tasks) {
   const int64_t* RESTRICT in0 = (const int64_t*)args[0];
   const float* RESTRICT in1 = (const float*)args[1];
   float* RESTRICT out0 = (float*)args[2];
@@ -13,8 +13,7 @@ extern "C" void k_f73ba346a18a6c2f(void* const* args, long task, long tasks) {
       const auto v5 = eq_(v4, splat<32>(v3));
       const auto v6 = load<32, 4>(in1 + 96 * i0 + i1);
       const auto v7 = where_(v5, v6, splat<32>(bits<float>(0x0u)));
-      store_stream<32, 16>(out0 + 96 * i0 + i1, v7);
+      store<32, 16>(out0 + 96 * i0 + i1, v7);
     }
   }
-  stream_fence();
 }

@@ -1,4 +1,4 @@
-extern "C" INTERLEAVED void k_03fdbc2af6143853(void* const* args, long task, long tasks) {
+extern "C" INTERLEAVED void k_822e983e2951d102(void* const* args, long task, long tasks) {
   const float* RESTRICT in0 = (const float*)args[0];
   float* RESTRICT out0 = (float*)args[1];
   GRID(i0, 64) {
@@ -30,12 +30,11 @@ extern "C" INTERLEAVED void k_03fdbc2af6143853(void* const* args, long task, lon
     const auto v3 = join_lanes([](const auto& a, const auto& b) { return add_(a, b); }, av3);
     LANES(i1, 32, 100, VECTORS(32, 100)) {
       const auto v5 = divided_(kv2[i1_v], v3);
-      store_stream<32, 4>(out0 + 100 * i0 + i1, v5);
+      store<32, 4>(out0 + 100 * i0 + i1, v5);
     }
     TAIL(i1, 32, 100, VECTORS(32, 100)) {
       const auto v5 = divided_(kv2[i1_v], v3);
       store_masked<32, 4>(out0 + 100 * i0 + i1, v5, 4);
     }
   }
-  stream_fence();
 }
