@@ -9,6 +9,7 @@ from pathlib import Path
 
 from benchmarks.tuner.schedule_tables import FOLDER
 from codegen.families import FAMILIES
+from codegen.families.past_caches import pays
 from codegen.kernel import EmitError, Family, Kernel, Reject
 from codegen.schedule import Choices
 from codegen.timing.protocol import LEAST_PAIRS
@@ -117,15 +118,21 @@ def device() -> Device:
 
 
 def tables(folder: Path = FOLDER) -> list[Table]:
-    """All tables of the folder, in the order of their names."""
-    return [_read(file) for file in sorted(folder.glob("*.csv"))]
+    """All tables of the folder, in the order of their names, without schedules that families do not try any more: those
+    that store past the caches what these can hold."""
+    on = device()
+    return [_read(file, on) for file in sorted(folder.glob("*.csv"))]
 
 
-def _read(file: Path) -> Table:
+def _read(file: Path, on: Device) -> Table:
+    graph = parse_graph(file.with_suffix(".txt").read_text()).graph
+    may_stream = pays(graph, on)
     rows: dict[str, Row] = {}
     times: dict[int, Row] = {}
     with file.open(newline="") as lines:
         for line in csv.DictReader(lines):
+            if not may_stream and "store=stream" in line["schedule"]:
+                continue
             number, status, family = int(line["kernel"]), Status(line["status"]), line["schedule"].partition("{")[0]
             if number not in times:
                 training = tuple(map(float, line["training"].split()))
@@ -133,7 +140,7 @@ def _read(file: Path) -> Table:
                 times[number] = Row(number, family, status, training, truth, (even, odd), int(line["rounds"] or 0))
             rows[line["schedule"]] = times[number]
     families = {name: Emitted(FAMILIES[name]) for name in {r.family for r in rows.values()}}
-    return Table(file.stem, parse_graph(file.with_suffix(".txt").read_text()).graph, rows, families)
+    return Table(file.stem, graph, rows, families)
 
 
 class ReplayBench:

@@ -266,7 +266,8 @@ def _time(
         kept[i].repeat()
     runnable = {i: bind_steps(c.steps, tables[i]) for i, c in candidates.items()}
     single = {i: bind_steps(c.steps, tables[i][:1]) for i, c in candidates.items()}
-    runs = Runs(memory.output_sets)
+    aliases = {i: dict(c.aliases) for i, c in candidates.items()}
+    runs = Runs(memory, prepared.case.graph.written_bytes, len(candidates))
     position = 0
 
     def visit(i: int, samples: int) -> Sequence[float]:
@@ -276,6 +277,7 @@ def _time(
         note = channel.beats(i, message["kernel_seconds"])
         times = pool.time_us(runnable[i], samples, first, note)
         expect_no_processes()
+        runs.keep(i, position - 1, aliases[i])
         return times
 
     def once(i: int) -> None:
@@ -295,9 +297,11 @@ def _time(
             )
 
     def reviewed(finalists: list[int]) -> dict[int, Verdict]:
-        aliases = {i: dict(candidates[i].aliases) for i in finalists}
+        of_finalists = {i: aliases[i] for i in finalists}
         orders: dict[int, Order] = {i: candidates[i].order for i in finalists}
-        return review(prepared.case, memory, runs, aliases, orders, once, lambda i: channel.beat(i, message["seconds"]))
+        return review(
+            prepared.case, memory, runs, of_finalists, orders, once, lambda i: channel.beat(i, message["seconds"])
+        )
 
     timings = race_until_right(list(candidates), raced, reviewed, channel)
     if not timings:

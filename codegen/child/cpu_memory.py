@@ -169,8 +169,8 @@ class Arena:
 class TimingMemory:
     """Several sets of inputs, so that each run finds them in memory and not in cache, and fewer sets of outputs, which
     stay in the cache: run r reads set r % sets and writes set r % output_sets, of which `sets` is a multiple. Where
-    outputs may take an input's memory, as many as of inputs. `addresses`: uint64[sets, inputs + outputs]. An arena
-    holds one instance at a time."""
+    outputs may take an input's memory, as many as of inputs. `addresses`: uint64[sets, inputs + outputs]; inputs:
+    number of these. An arena holds one instance at a time."""
 
     def __init__(self, case: Case, cache_bytes: int, arena: Arena) -> None:
         tensors = [x for part in layouts(case.graph) for x in part]
@@ -191,6 +191,7 @@ class TimingMemory:
         if all(o.donates is None for o in case.graph.outputs):
             self.output_sets = output_sets(self.sets, sum(t.bytes for t in tensors[count:]), cache_bytes)
             self.sets = -(-self.sets // self.output_sets) * self.output_sets
+        self.inputs = count
         self._inputs = case.input_sets[0].inputs
         self._memory = arena.take(stride * self.sets, cache_bytes)
         self._raw = raw = self._memory.bytes[: stride * self.sets].reshape(self.sets, stride)

@@ -1,8 +1,10 @@
 """Checks of the outputs of timed runs: a kernel that was right in its checks may be wrong later, or now and then.
 
-Runs of a race write several sets of outputs in turn, so that most sets still hold what some candidate's run gave.
+Runs of a race write several sets of outputs in turn, so that each set still holds what some candidate's run gave. Where
+these are fewer than sets of inputs, one run's outputs of each visit to a candidate are copied as well.
 """
 
+from collections import defaultdict, deque
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
@@ -17,14 +19,24 @@ MOST_JUDGED = 4  # runs of a candidate whose bits differ, as they may where sums
 
 
 class Runs:
-    """The candidate that wrote each set of outputs last."""
+    """The candidate that wrote each set of outputs last, and copies of what candidates wrote before. candidates: number
+    of those that are timed."""
 
-    def __init__(self, sets: int) -> None:
-        self._last = np.full(sets, -1)
+    def __init__(self, memory: TimingMemory, written_bytes: int, candidates: int) -> None:
+        self._memory = memory
+        self._last = np.full(memory.output_sets, -1)
+        self.share = max(1, MOST_BYTES // max(1, written_bytes * max(1, candidates)))
+        self.copies: dict[int, deque[list[Array]]] = defaultdict(lambda: deque(maxlen=self.share))
 
     def note(self, candidate: int, first: int, runs: int) -> None:
         """The candidate wrote `runs` sets in turn, from set `first` on."""
         self._last[np.arange(first, first + runs) % len(self._last)] = candidate
+
+    def keep(self, candidate: int, run: int, aliases: Mapping[int, int]) -> None:
+        """Copies what a run wrote, where others soon write over it."""
+        if self._memory.output_sets < self._memory.sets:
+            found = outputs(self._memory, run % self._memory.output_sets, aliases)
+            self.copies[candidate].append([copied(array) for array in found])
 
     def of(self, candidate: int) -> list[int]:
         """Sets that this candidate wrote last."""
@@ -33,6 +45,15 @@ class Runs:
     def forget(self) -> None:
         """Notes that no set holds any candidate's outputs any more."""
         self._last[:] = -1
+        self.copies.clear()
+
+
+def outputs(memory: TimingMemory, which: int, aliases: Mapping[int, int]) -> list[Array]:
+    """One set of outputs. aliases: those that are other entries of a candidate's table."""
+    values = memory.tensors(which)
+    for i, j in aliases.items():
+        values[memory.inputs + i] = values[j]
+    return values[memory.inputs :]
 
 
 def review(
@@ -54,28 +75,23 @@ def review(
     """
     wrong: dict[int, Verdict] = {}
     proven: list[Array] = []
-    used = len(case.graph.inputs)
 
-    def results(which: int, renamed: Mapping[int, int]) -> list[Array]:
-        values = memory.tensors(which)
-        for i, j in renamed.items():
-            values[used + i] = values[j]
-        return values[used:]
+    def results(which: int, i: int) -> list[Array]:
+        return outputs(memory, which, aliases[i])
 
     def verdict(which: int, i: int) -> Verdict:
-        return judge(case, 0, results(which, aliases[i]), orders[i])
+        return judge(case, 0, results(which, i), orders[i])
 
     for i in (i for i in aliases if 0 in runs.of(i)):  # before somebody else runs there
         judging(i)
         if (found := verdict(0, i)).problem and memory.is_intact(0):
             wrong[i] = _late(found)
-    share = max(1, MOST_BYTES // max(1, case.graph.written_bytes * max(1, len(aliases))))
     for i in (i for i in aliases if i not in wrong):
         memory.restore(0, POISON[0])
         run(i)
         runs.note(i, 0, 1)
         judging(i)
-        made = results(0, aliases[i])
+        made = results(0, i)
         if not memory.has_inputs(0):
             wrong[i] = Verdict("wrote into its inputs when it was timed", None)
             memory.restore_all(POISON[0])
@@ -88,9 +104,15 @@ def review(
                 continue
             proven = [copied(array) for array in made]
         left = [s for s in runs.of(i) if s]
-        differing = [s for s in left[-share:] if not _same(results(s, aliases[i]), made)]
+        differing = [s for s in left[-runs.share :] if not _same(results(s, i), made)]
         for s in differing[:MOST_JUDGED]:
             if (found := verdict(s, i)).problem and memory.is_intact(s):
+                wrong[i] = _late(found)
+                break
+        copies = [c for c in runs.copies[i] if not _same(c, made)] if i not in wrong else []
+        for copy in copies[:MOST_JUDGED]:
+            found = judge(case, 0, copy, orders[i])
+            if found.problem and all(map(memory.has_inputs, range(memory.sets))):
                 wrong[i] = _late(found)
                 break
     return wrong

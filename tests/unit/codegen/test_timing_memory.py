@@ -19,6 +19,7 @@ from codegen.child.cpu_memory import (
     output_sets,
     rotating_sets,
 )
+from codegen.child.late_checks import Runs, review
 from fusion_ir.text.printing import print_graph
 from tests.support.stored_plans import chain
 
@@ -103,6 +104,30 @@ def test_inputs_that_some_run_changed_are_noticed_by_the_outputs_that_it_wrote()
     assert [which for which in range(memory.output_sets) if not memory.is_intact(which)] == [3]
     memory.restore_all(0xFF)
     assert all(map(memory.is_intact, range(memory.output_sets)))
+
+
+@pytest.mark.parametrize("is_wrong", [True, False])
+def test_a_run_that_others_wrote_over_is_judged_by_its_copy(is_wrong: bool) -> None:
+    case = make_case(chain(1000, ["neg"]), 0)
+    memory = TimingMemory(case, MIB, Arena())
+    runs = Runs(memory, case.graph.written_bytes, 2)
+
+    def write(candidate: int, run: int, error: float = 0.0) -> None:
+        which = run % memory.output_sets
+        given, found = memory.tensors(which)
+        found[...] = -given + error
+        runs.note(candidate, run, 1)
+        runs.keep(candidate, run, {})
+
+    write(0, 1, 1.0 if is_wrong else 0.0)
+    for run in range(1, memory.output_sets + 2):
+        write(1, run)
+    verdicts = review(
+        case, memory, runs, {0: {}, 1: {}}, {0: "own", 1: "own"}, lambda candidate: write(candidate, 0), lambda _: None
+    )
+    assert list(verdicts) == ([0] if is_wrong else [])
+    if is_wrong:
+        assert "wrong when timed" in verdicts[0].problem
 
 
 def test_outputs_that_take_an_input_have_sets_of_their_own() -> None:
