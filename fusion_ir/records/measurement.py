@@ -40,7 +40,7 @@ class CompileReport(Record):
 class Measurement(Record):
     """A row per candidate ever tried. `samples_us` are single launches, in the order taken; empty unless `ok`.
 
-    Samples are cold: each launch found its tensors in memory. input_sets: number of sets of tensors used in turn,
+    Samples are cold: each launch found its inputs in memory. input_sets: number of sets of these used in turn,
     together larger than the caches; 1: one set that is larger, or on GPUs one set behind an evicted L2 cache. warm_us:
     median of launches on one set again and again, where samples were cold for another reason than its size.
     race: the name of the race, shared by candidates that were timed in turn; times of different races were taken at
