@@ -35,8 +35,8 @@ GRAPHS: dict[str, Graph] = {
 @pytest.mark.parametrize("family", GRAPHS)
 def test_stores_go_past_the_caches_where_these_cannot_hold_what_is_stored(family: str) -> None:
     graph, of = GRAPHS[family], FAMILIES[family]
-    small = CPU_DEVICE.model_copy(update={"cache_bytes": graph.written_bytes - 1})
-    large = CPU_DEVICE.model_copy(update={"cache_bytes": graph.written_bytes})
+    small = CPU_DEVICE.model_copy(update={"cache_bytes": 2 * graph.written_bytes - 2})
+    large = CPU_DEVICE.model_copy(update={"cache_bytes": 2 * graph.written_bytes})
     assert not pays(graph, large)
     assert pays(graph, small)
     for device, may in ((large, False), (small, True)):
@@ -45,6 +45,12 @@ def test_stores_go_past_the_caches_where_these_cannot_hold_what_is_stored(family
         assert space and len(set(space)) == len(space)
         assert ("stream" in of.choices(graph, device)["store"]) == may
         assert may or not any("store=stream" in schedule for schedule in space)
+
+
+def test_however_large_a_cache_is_others_use_it_too() -> None:
+    huge = CPU_DEVICE.model_copy(update={"cache_bytes": 1 << 30})
+    found = {elements: pays(dense_graph([(elements,)], build.exp), huge) for elements in (4 << 20, (4 << 20) + 1)}
+    assert list(found.values()) == [False, True]
 
 
 def test_a_schedule_of_before_is_still_emitted() -> None:
