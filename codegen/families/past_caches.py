@@ -25,7 +25,7 @@ def pays(segment: Graph, device: Device) -> bool:
 
 
 def stores(segment: Graph, device: Device, ways: Sequence[str] = ("stream", "plain")) -> tuple[str, ...]:
-    """Those of `ways` to store results that a segment may take."""
+    """The members of `ways` by which results of a segment may be stored."""
     return tuple(way for way in ways if way != "stream" or pays(segment, device))
 
 

@@ -1,4 +1,4 @@
-"""What one op alone reads of another in bf16 is not rounded between them; everything else is, as PyTorch rounds it."""
+"""Excess precision: no rounding to bf16 between two ops of which one alone reads the other; all others are PyTorch's."""
 
 import random
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""What the caches can hold is not stored past them, whatever the family."""
+"""Families store nothing past the caches that these can hold."""
 
 import pytest
 
