@@ -1,4 +1,4 @@
-"""Excess precision: no rounding to bf16 between two ops of which one alone reads the other; all others are PyTorch's."""
+"""Excess precision: no rounding to bf16 between two ops of which one alone reads the other."""
 
 import random
 from collections.abc import Callable
