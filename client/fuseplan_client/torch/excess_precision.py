@@ -29,9 +29,11 @@ ABRUPT = frozenset(
 
 
 def is_pointwise(target: Any) -> bool:
-    """Whether an op of PyTorch's is pointwise, and no cast that a program asked for."""
-    name = getattr(getattr(target, "overloadpacket", None), "__name__", "")
-    return name.startswith("_foreach_") or torch.Tag.pointwise in getattr(target, "tags", ())
+    """Whether an op of aten's is pointwise, and no cast: `prims.convert_element_type` has the same tag."""
+    if getattr(target, "namespace", "") != "aten":
+        return False
+    name = target.overloadpacket.__name__
+    return torch.Tag.pointwise in target.tags or (name.startswith("_foreach_") and name != "_foreach_copy")
 
 
 def widened(

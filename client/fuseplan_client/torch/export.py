@@ -19,7 +19,7 @@ from fuseplan_client.torch.aten.views import LAYOUT_OPS
 from fuseplan_client.torch.decompositions import UNKNOWN_SHAPES, fake_mode_of, lowered, name_of
 from fuseplan_client.torch.excess_precision import is_pointwise, widened
 from fuseplan_client.torch.symbols import SYMBOLS, hint, is_symbolic
-from fuseplan_client.torch.wire import MOST_ALIGNMENT_BYTES, Refused, Tensor, Writer
+from fuseplan_client.torch.wire import MOST_ALIGNMENT_BYTES, MOST_NODES, Refused, Tensor, Writer
 
 NOTHING = "nothing is computed"
 
@@ -138,7 +138,8 @@ class _Export:
         body = self.writer.body()
         if self.excess_precision:
             given = [row["node"] for row in body["outputs"]]
-            body["nodes"] = widened(body["nodes"], given, self.writer.dtypes, self.rounded)
+            nodes = widened(body["nodes"], given, self.writer.dtypes, self.rounded)
+            body["nodes"] = nodes if len(nodes) <= MOST_NODES else body["nodes"]
         reads = tuple(self.reads[row["name"]] for row in body["inputs"])
         return Exported(body, reads, tuple(b for _, b in buffers.values()), outputs, sequence)
 
@@ -196,9 +197,11 @@ class _Export:
         if schema.is_mutable:
             raise Refused(f"mutation in place: {name_of(node.target)}")
         operands = map_arg(node.args, self.metas.__getitem__) if node.target in LAYOUT_OPS else ()
+        before = len(self.writer.nodes)
         found = self.values[node] = lowered(self.writer, self.mode, node.target, args, kwargs, out, operands)
-        if is_pointwise(node.target):
-            self.rounded.update(t.name for t in tree_leaves((found,)) if isinstance(t, Tensor))
+        if is_pointwise(node.target):  # what a copy hands on is another op's
+            new = {row["name"] for row in self.writer.nodes[before:]}
+            self.rounded |= new.intersection(t.name for t in tree_leaves((found,)) if isinstance(t, Tensor))
 
     def _value(self, node: Node) -> Any:
         value = self.values[node]

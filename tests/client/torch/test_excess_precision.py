@@ -1,6 +1,7 @@
 """Excess precision: no rounding to bf16 between two ops of which one alone reads the other."""
 
 import random
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -9,6 +10,7 @@ import torch
 import torch.nn.functional as F
 from fuseplan_client.torch import export
 from fuseplan_client.torch.backend import Backend
+from fuseplan_client.torch.excess_precision import is_pointwise
 from torch.fx import GraphModule, Node
 
 from tests.support.aten_graphs import examples_of, run, traced
@@ -115,6 +117,7 @@ def test_a_step_of_adam_rounds_what_it_stores_alone() -> None:
         "the place of the largest": lambda x, y: (x * 3 + y).argmax(),
         "a comparison behind a sum": lambda x, y: (x * 3 + y).float().sum() > 0,
         "a cast that was asked for": lambda x, y: (x.float() * y.float()).bfloat16().float() + 1,
+        "a copy of a cast that was asked for": lambda x, y: (x.float() * y.float()).bfloat16().clone().float() + 1,
         "half precision": lambda x, y: (x.half() * 3 + y.half()) * x.half(),
         "a softmax": lambda x, y: torch.softmax(x * y, -1),
         "products": lambda x, y: (x * y).reshape(8, 8) @ (x + y).reshape(8, 8),
@@ -142,6 +145,22 @@ def test_results_are_no_further_from_the_truth_than_with_every_rounding(function
         for excess in (False, True)
     ]
     assert off[1] <= off[0]
+
+
+def test_casts_and_copies_are_no_pointwise_ops() -> None:
+    casts = torch.ops.prims.convert_element_type.default, aten._to_copy.default, aten._foreach_copy.default
+    assert not any(map(is_pointwise, casts))
+    assert is_pointwise(aten.mul.Tensor) and is_pointwise(aten._foreach_mul.Scalar)
+
+
+def test_a_graph_that_would_have_too_many_nodes_is_rounded_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    def chain(x: torch.Tensor) -> torch.Tensor:
+        return (x * 3 + 1) * x
+
+    kept, left_out = both(chain, torch.randn(8).bfloat16())
+    assert roundings(left_out) == 1
+    monkeypatch.setattr(sys.modules["fuseplan_client.torch.export"], "MOST_NODES", len(left_out["nodes"]) - 1)
+    assert both(chain, torch.randn(8).bfloat16()) == (kept, kept)
 
 
 def test_the_option_keeps_eager_roundings() -> None:
