@@ -277,7 +277,7 @@ def _time(
         note = channel.beats(i, message["kernel_seconds"])
         times = pool.time_us(runnable[i], samples, first, note)
         expect_no_processes()
-        runs.keep(i, position - 1, aliases[i])
+        runs.look(i, first, samples, aliases[i])
         return times
 
     def once(i: int) -> None:

@@ -67,15 +67,34 @@ def search(bench: Workbench, graph: Graph, kernels: list[Kernel]) -> tuple[Measu
     return entry.best(), rows
 
 
-@pytest.mark.soak
-def test_the_right_winner_among_faulty_candidates(tmp_path: Path) -> None:
-    rng = random.Random(20)
-    kernels = trials(rng)
+def raced(tmp_path: Path, kernels: list[Kernel]) -> tuple[Measurement | None, list[Measurement]]:
+    """`search` on this machine's CPU."""
     cache = ObjectCache(tmp_path / "cache")
     device = with_small_cache(detect("cpu", cache, ceilings=False))
     compiler = find_compiler(device, LIMITS, bare_headers(tmp_path / "h"))
     with Workbench(device, cache, LIMITS, compiler=compiler) as bench:
-        best, rows = search(bench, sum_graph(N), kernels)
+        return search(bench, sum_graph(N), kernels)
+
+
+def test_what_is_wrong_now_and_then_wins_no_race(tmp_path: Path) -> None:
+    """One run in 16 is wrong, after two right ones; runs write over each other's results."""
+    (fault,) = (f for f in FAULTS if f.name == "is wrong now and then")
+    wrong = [
+        replace(sum_kernel(N, f"faulty_{i}", fault.body, before=DECLARED), schedule=f"{i}: wrong") for i in range(8)
+    ]
+    best, rows = raced(tmp_path, [right(0, 1), *wrong])
+    assert best is not None and best.schedule == "work=1 of 0"
+    found = {m.schedule: f"{m.status.value} {m.detail}" for m in rows if m.schedule.endswith("wrong")}
+    assert len(found) == len(wrong)
+    missed = {k: v for k, v in found.items() if v.startswith("ok") and not any(w in v for w in NOT_TO_THE_END)}
+    assert not missed
+
+
+@pytest.mark.soak
+def test_the_right_winner_among_faulty_candidates(tmp_path: Path) -> None:
+    rng = random.Random(20)
+    kernels = trials(rng)
+    best, rows = raced(tmp_path, kernels)
     right_rows = [m for m in rows if m.schedule.startswith("work=")]
     suffered = [f"{m.schedule}: {m.status.value} {m.detail}" for m in right_rows if m.status is not Status.ok]
     assert not suffered, "a right kernel suffers from no faulty one"
