@@ -3,7 +3,7 @@
 import hashlib
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from fuseplan_client.server.attempts import retry_after_s
@@ -35,7 +35,8 @@ class Answer:
     """A plan for a request. plan_body: its bytes, whose sha256 is `plan_key` (checked); plan: the same, as JSON gives
     it. state: "measured", "predicted" or "stale". cache: whether the server had the plan ("hit") or made it ("miss").
     cut_short: why the search for it ended early, None where it did not. refining: another search is waiting or running.
-    kept: whether the answer is from this client's own cache, because nobody else was asked or nobody answered."""
+    kept: whether the answer is from this client's own cache, because nobody else was asked or nobody answered. body,
+    signature: the whole answer and its header as they were received."""
 
     plan: Json
     plan_body: bytes
@@ -48,6 +49,8 @@ class Answer:
     cut_short: str | None = None
     refining: bool = False
     kept: bool = False
+    body: bytes = field(default=b"", repr=False)
+    signature: str = ""
 
     @property
     def binaries(self) -> tuple[str, ...]:
@@ -76,8 +79,9 @@ class Pending:
     operation: Operation
 
 
-def answer_in(body: bytes, *, kept: bool = False) -> Answer:
-    """The plan in the body of a resolve answer. Raises BadAnswer."""
+def answer_in(body: bytes, *, signature: str = "", kept: bool = False) -> Answer:
+    """The plan in the body of a resolve answer. signature: its header, which is not looked at here. Raises
+    BadAnswer."""
     found = members(body)
     values = {name: value for name, (value, _) in found.items()}
     plan, plan_key = _of(values, "plan", dict), _sha256(values, "plan_key")
@@ -108,6 +112,8 @@ def answer_in(body: bytes, *, kept: bool = False) -> Answer:
         cut_short,
         values.get("refining") is True,
         kept,
+        body,
+        signature,
     )
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from fuseplan_client.server.answers import Answer, Operation, Pending
 from fuseplan_client.server.background import run, run_async
-from fuseplan_client.server.cache import MOST_BYTES
+from fuseplan_client.server.cache import MOST_BYTES, Kept
 from fuseplan_client.server.errors import PlanServerError
 from fuseplan_client.server.limits import Limits
 from fuseplan_client.server.session import Session
@@ -67,6 +67,10 @@ class PlanClient:
     def executor(self, arch: str) -> tuple[str, bytes]:
         """The sha256 and bytes of what runs plans for CPUs of an architecture ("x86-64"). Raises PlanServerError."""
         return run(self._session.executor(arch))
+
+    def signed_executor(self, arch: str) -> Kept:
+        """Bytes and signature of the executor for an architecture. Raises PlanServerError."""
+        return run(self._session.signed_executor(arch))
 
     def refuse(
         self,

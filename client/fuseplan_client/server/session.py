@@ -74,7 +74,7 @@ class Session:
                 return pending_in(received)
             signature = _ok(received).headers.get(SIGNATURE, "")
             self._trust.check(signature, "POST", RESOLVE, body, received.body)
-            answer = _for_device(answer_in(received.body), request)
+            answer = _for_device(answer_in(received.body, signature=signature), request)
         except PlanServerError as error:
             kept = await self._kept(digest, body) if _may_pass(error) else None
             if kept is None:
@@ -108,24 +108,28 @@ class Session:
 
     async def executor(self, arch: str) -> tuple[str, bytes]:
         """See `PlanClient.executor`."""
+        content = (await self.signed_executor(arch)).body
+        return hashlib.sha256(content).hexdigest(), content
+
+    async def signed_executor(self, arch: str) -> Kept:
+        """See `PlanClient.signed_executor`."""
         if not isinstance(arch, str) or not ARCHITECTURE.fullmatch(arch):
             raise BadArgument(f"expected an architecture such as x86-64, got {arch!r:.80}")
         digest = answer_digest(str(self.server), f"{EXECUTOR} {arch}".encode())
         request = Request("GET", f"{EXECUTOR}?arch={arch}", most_bytes=self.limits.binary_bytes)
         try:
             received = _ok(await self._received(request))
-            content, signature = received.body, received.headers.get(SIGNATURE, "")
-            self._trust.check(signature, "GET", EXECUTOR, b"", content)
+            found = Kept(received.body, received.headers.get(SIGNATURE, ""), time.time())
+            self._trust.check(found.signature, "GET", EXECUTOR, b"", found.body)
         except PlanServerError as error:
             kept = await asyncio.to_thread(self._cache.answer, digest) if self._cache and _may_pass(error) else None
             if kept is None:
                 raise
             self._trust.check(kept.signature, "GET", EXECUTOR, b"", kept.body)
-            content = kept.body
-        else:
-            if self._cache is not None:
-                await asyncio.to_thread(self._cache.keep_answer, digest, Kept(content, signature, time.time()))
-        return hashlib.sha256(content).hexdigest(), content
+            return kept
+        if self._cache is not None:
+            await asyncio.to_thread(self._cache.keep_answer, digest, found)
+        return found
 
     async def refuse(self, plan_key: str, why: str, text: str, took_us: float | None, instead_us: float | None) -> bool:
         """See `PlanClient.refuse`. Raises PlanServerError."""
@@ -154,7 +158,7 @@ class Session:
             return None
         try:
             self._trust.check(kept.signature, "POST", RESOLVE, request, kept.body)
-            answer = answer_in(kept.body, kept=True)
+            answer = answer_in(kept.body, signature=kept.signature, kept=True)
         except PlanServerError as error:
             self.problems.note(f"a kept answer is not used: {error.reason}")
             return None

@@ -2,6 +2,7 @@
 reason."""
 
 import atexit
+import hashlib
 import logging
 import os
 import queue
@@ -14,8 +15,10 @@ from typing import Any
 from fuseplan_client.cpu.executor import Executor, process_executor
 from fuseplan_client.cpu.machine import architecture
 from fuseplan_client.server.answers import Answer, Pending
+from fuseplan_client.server.cache import Kept
 from fuseplan_client.server.client import PlanClient
 from fuseplan_client.server.errors import BadArgument, PlanServerError, ProblemAnswer, ServerAbsent
+from fuseplan_client.torch.artifacts import forget_plan, loaded_plan, record
 
 log = logging.getLogger("fuseplan")
 
@@ -48,6 +51,7 @@ class Question:
     operation: str = ""
     due: float = 0.0
     tries: int = 0
+    is_new: bool = True
 
 
 @dataclass(frozen=True)
@@ -68,6 +72,7 @@ class Asker:
         self._server, self._options = server, client
         self._client: PlanClient | None = None
         self._executor: Executor | None = None
+        self._signed: Kept | None = None  # the server's executor
         self._begin()
 
     def _begin(self) -> None:
@@ -144,6 +149,8 @@ class Asker:
                             self._all_answered.set()
 
     def _send(self, refusal: Refusal) -> None:
+        if refusal.why != "slower":
+            forget_plan(refusal.plan_key)
         if self._client is not None:  # who has a plan to refuse has had a server
             r = refusal
             self._client.refuse(r.plan_key, r.why, r.text, took_us=r.took_us, instead_us=r.instead_us)
@@ -178,6 +185,8 @@ class Asker:
 
     def _tried(self, question: Question) -> bool:
         question.bodies = question.bodies or question.requests()
+        if self._was_loaded(question):
+            return True
         client = self._connected()
         if question.operation:
             operation = client.operation(question.operation)
@@ -208,12 +217,37 @@ class Asker:
         question.rung += 1
         return False
 
+    def _was_loaded(self, question: Question) -> bool:
+        """Hands over the plan that artifacts of PyTorch's brought along, at the first look at a question. Whether there
+        was one that could be used."""
+        if not question.is_new:
+            return False
+        question.is_new = False
+        found = loaded_plan(question.bodies, architecture(), self._options.get("server_keys"))
+        if found is None:
+            return False
+        try:
+            question.ready(found.answer, found.binaries, self._run_by(found.executor))
+        except Exception as error:  # as if there had been none
+            log.warning("a plan of loaded artifacts is not used: %s: %s", type(error).__name__, error)
+            return False
+        question.plan_key = found.answer.plan_key
+        return True
+
     def _hand_over(self, client: PlanClient, question: Question, answer: Answer) -> None:
         binaries = {sha256: client.binary(sha256) for sha256 in answer.binaries}
+        if self._signed is None:
+            self._signed = client.signed_executor(architecture())
+        content = self._signed.body
+        question.ready(answer, binaries, self._run_by((hashlib.sha256(content).hexdigest(), content)))
+        request = {**question.bodies[0], "seconds": question.seconds[question.rung]}
+        record(request, answer, binaries, architecture(), self._signed)
+
+    def _run_by(self, executor: tuple[str, bytes]) -> Executor:
         if self._executor is None:
-            self._executor = process_executor(*client.executor(architecture()))
+            self._executor = process_executor(*executor)
             self._executor.use_openmp()
-        question.ready(answer, binaries, self._executor)
+        return self._executor
 
     def _connected(self) -> PlanClient:
         if self._client is None:
