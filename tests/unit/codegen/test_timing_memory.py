@@ -1,6 +1,7 @@
 """Sets of tensors that a kernel is timed on in turn: more than caches hold, no more than a machine likes to give."""
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -8,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codegen.child import cpu_bench, cpu_memory
+from codegen.child import cpu_bench, cpu_memory, late_checks
 from codegen.child.case import make_case
 from codegen.child.cpu_memory import (
     MOST_BYTES,
@@ -106,28 +107,56 @@ def test_inputs_that_some_run_changed_are_noticed_by_the_outputs_that_it_wrote()
     assert all(map(memory.is_intact, range(memory.output_sets)))
 
 
-@pytest.mark.parametrize("is_wrong", [True, False])
-def test_a_run_that_others_wrote_over_is_judged_by_its_copy(is_wrong: bool) -> None:
+@pytest.mark.parametrize("wrong", [None, 0, 1, 4])
+def test_runs_that_others_wrote_over_are_judged(wrong: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A visit of five runs, of which one may be wrong, whichever it is."""
+    monkeypatch.setattr(late_checks, "MORE_SECONDS", 60.0)
     case = make_case(chain(1000, ["neg"]), 0)
     memory = TimingMemory(case, MIB, Arena())
     runs = Runs(memory, case.graph.written_bytes, 2)
 
-    def write(candidate: int, run: int, error: float = 0.0) -> None:
-        which = run % memory.output_sets
-        given, found = memory.tensors(which)
+    def write(run: int, error: float = 0.0) -> None:
+        given, found = memory.tensors(run % memory.output_sets)
         found[...] = -given + error
-        runs.note(candidate, run, 1)
-        runs.keep(candidate, run, {})
 
-    write(0, 1, 1.0 if is_wrong else 0.0)
-    for run in range(1, memory.output_sets + 2):
-        write(1, run)
-    verdicts = review(
-        case, memory, runs, {0: {}, 1: {}}, {0: "own", 1: "own"}, lambda candidate: write(candidate, 0), lambda _: None
-    )
-    assert list(verdicts) == ([0] if is_wrong else [])
-    if is_wrong:
+    def visit(candidate: int, first: int, errors: Sequence[float]) -> None:
+        for run, error in enumerate(errors, first):
+            write(run, error)
+        runs.note(candidate, first, len(errors))
+        runs.look(candidate, first, len(errors), {})
+
+    assert memory.output_sets >= 5
+    visit(0, 3, [float(k == wrong) for k in range(5)])
+    visit(1, 3, [0.0] * (memory.output_sets + 2))
+    again: Counter[int] = Counter()
+
+    def run(candidate: int) -> None:
+        again[candidate] += 1
+        write(0)
+
+    verdicts = review(case, memory, runs, {0: {}, 1: {}}, {0: "own", 1: "own"}, run, lambda _: None)
+    assert list(verdicts) == ([] if wrong is None else [0])
+    assert again[0] == 1 + late_checks.LEAST_RUNS - 5, "finalists of few runs run some more"
+    if wrong is not None:
         assert "wrong when timed" in verdicts[0].problem
+
+
+def test_a_finalist_that_is_wrong_once_more_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No timed run was wrong; of those that follow, one is."""
+    monkeypatch.setattr(late_checks, "MORE_SECONDS", 60.0)
+    case = make_case(chain(1000, ["neg"]), 0)
+    memory = TimingMemory(case, MIB, Arena())
+    runs = Runs(memory, case.graph.written_bytes, 1)
+    ran = 0
+
+    def run(candidate: int) -> None:
+        nonlocal ran
+        ran += 1
+        given, found = memory.tensors(0)
+        found[...] = -given + (ran == 4)
+
+    verdicts = review(case, memory, runs, {0: {}}, {0: "own"}, run, lambda _: None)
+    assert list(verdicts) == [0]
 
 
 def test_outputs_that_take_an_input_have_sets_of_their_own() -> None:
