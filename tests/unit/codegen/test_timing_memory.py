@@ -142,7 +142,7 @@ def test_runs_that_others_wrote_over_are_judged(wrong: int | None, monkeypatch: 
 
 
 def test_a_finalist_that_is_wrong_once_more_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No timed run was wrong; of those that follow, one is."""
+    """One of the runs that follow is wrong, no timed one was."""
     monkeypatch.setattr(late_checks, "MORE_SECONDS", 60.0)
     case = make_case(chain(1000, ["neg"]), 0)
     memory = TimingMemory(case, MIB, Arena())
