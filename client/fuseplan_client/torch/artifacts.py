@@ -44,7 +44,7 @@ _loaded: dict[str, bytes] = {}
 
 @dataclass(frozen=True)
 class LoadedPlan:
-    """What a server would have given. executor: sha256 and bytes."""
+    """A plan as a server would have given it. executor: sha256 and bytes."""
 
     answer: Answer
     binaries: Mapping[str, bytes]
