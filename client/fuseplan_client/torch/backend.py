@@ -37,6 +37,7 @@ from fuseplan_client.torch.group import (
     own_by_eager,
     own_by_inductor,
 )
+from fuseplan_client.torch.layouts import channels_last
 from fuseplan_client.torch.partition import partition
 from fuseplan_client.torch.parts import parts_of, ways_of
 from fuseplan_client.torch.plan_call import Names, updated_buffers
@@ -109,7 +110,7 @@ class Backend:
             fw_compiler=self._compiler("forward", whole),
             bw_compiler=self._compiler("backward", whole),
             inference_compiler=self._compiler("inference", whole),
-            partition_fn=min_cut_rematerialization_partition,
+            partition_fn=self._cut,
             keep_inference_input_mutations=True,
         )
         whole.compiled = compile_(module, examples)
@@ -148,6 +149,19 @@ class Backend:
 
         return compiled
 
+    def _cut(self, joint: GraphModule, inputs: Sequence[Any], **how: Any) -> tuple[GraphModule, GraphModule]:
+        """Forward and backward graph of both in one."""
+        return min_cut_rematerialization_partition(self._laid_out(joint), inputs, **how)
+
+    def _laid_out(self, module: GraphModule) -> GraphModule:
+        """The graph with the layouts that convolutions are fast with; as it came where that fails."""
+        try:
+            return channels_last(module)
+        except Exception as error:
+            self.problems.append(f"layouts: {type(error).__name__}: {error}")
+            log.warning("convolutions stay as they are: %s: %s", type(error).__name__, error)
+            return module
+
     def _grouped(self, kind: str, module: GraphModule, whole: WholeGraph) -> GraphModule:
         """The graph with groups; as it came where that fails, which is never the program's problem."""
         try:
@@ -157,6 +171,7 @@ class Backend:
                 return module
             whole.device, support = device, Support(device.name)
             constants = _static_inputs(module) if self.constants and kind == "inference" else frozenset[str]()
+            module = self._laid_out(module) if kind == "inference" else module
             parts = partition(module, support, self.least_ops)
             updates = take_updates(parts.module, parts.groups)
             for name in parts.groups:

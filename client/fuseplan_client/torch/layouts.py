@@ -1,0 +1,187 @@
+"""Convolutions on tensors whose channels lie innermost ("channels last").
+
+On CPUs, convolutions by PyTorch (oneDNN) take 1.1 to 2.3 times as long on tensors of the usual layout: f32 and bf16, 4
+to 32 images of 64 and 128 channels, 3 x 3, forward and backward (measured with AVX-512 and AMX, PyTorch 2.13; Inductor
+turns to this layout for all of them). What lies between convolutions keeps it, as far as it takes any layout; in
+groups, a change of layout is how a result is stored. Results of a graph lie as they did.
+"""
+
+import operator
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx import Graph, GraphModule, Node
+from torch.fx.node import map_arg
+from torch.utils._pytree import tree_leaves
+
+from fuseplan_client.torch.decompositions import fake_mode_of
+from fuseplan_client.torch.partition import copied
+from fuseplan_client.torch.symbols import is_symbolic
+
+aten = torch.ops.aten
+# By their arguments that have this layout then.
+CONVOLUTIONS: dict[Any, tuple[int, ...]] = {
+    aten.convolution.default: (0, 1),
+    aten.convolution_backward.default: (0, 1, 2),
+}
+TRANSPOSED: dict[Any, int] = {aten.convolution.default: 6, aten.convolution_backward.default: 7}  # argument
+DTYPES = (torch.float32, torch.bfloat16, torch.float16)
+LEAST_ELEMENTS = 1 << 12  # of a convolution's input: below, a call takes longer than its work
+# Besides pointwise ops: those that give results in the layout of what they are given, on fake tensors as on others.
+FREE = frozenset(
+    {
+        operator.getitem,
+        aten.alias.default,
+        aten.avg_pool2d.default,
+        aten.clone.default,
+        aten.detach.default,
+        aten.max_pool2d_with_indices.default,
+        aten.mean.dim,
+        aten.native_batch_norm.default,
+        aten.native_batch_norm_backward.default,
+        aten._native_batch_norm_legit.default,
+        aten._native_batch_norm_legit_functional.default,
+        aten._native_batch_norm_legit_no_training.default,
+        aten._to_copy.default,
+        aten.sum.dim_IntList,
+        aten.threshold_backward.default,
+    }
+)
+OF_THE_TRACE = ("val", "tensor_meta", "eager_input_vals")  # parts of a node's `meta` that are about its own value
+
+
+def channels_last(module: GraphModule) -> GraphModule:
+    """The graph with convolutions on channels-last tensors, as a new module; the module itself where it has none that
+    would be on others."""
+    if not any(_is_slower(node) for node in module.graph.nodes):
+        return module
+    graph = copied(module.graph)
+    mode = fake_mode_of([n.meta.get("val") for n in graph.nodes])
+    with torch.no_grad(), mode:
+        _Layouts(graph, mode).turn()
+    graph.eliminate_dead_code()
+    return GraphModule(module, graph)
+
+
+@dataclass
+class _Layouts:
+    """A graph whose values get other strides, node by node. before: values as they were traced, of nodes that have
+    others now. turned, restored: copies of nodes in the layout of channels last, and in that of before."""
+
+    graph: Graph
+    mode: FakeTensorMode
+    before: dict[Node, Any] = field(default_factory=dict)
+    turned: dict[Node, Node] = field(default_factory=dict)
+    restored: dict[Node, Node] = field(default_factory=dict)
+
+    def turn(self) -> None:
+        """Turns all convolutions, and what lies between them."""
+        for node in list(self.graph.nodes):
+            if node.op == "call_function":
+                self._call(node)
+            else:
+                self._restore_operands(node)
+
+    def _restore_operands(self, node: Node) -> None:
+        node.args = map_arg(node.args, lambda n: self._restored(n, node))
+        node.kwargs = map_arg(node.kwargs, lambda n: self._restored(n, node))
+
+    def _call(self, node: Node) -> None:
+        if _is_slower(node):
+            places = CONVOLUTIONS[node.target]
+            node.args = tuple(self._turned(a, node) if i in places else a for i, a in enumerate(node.args))
+        elif _is_free(node):
+            self._agree(node)
+        else:
+            self._restore_operands(node)
+        if any(n in self.before or n in self.turned.values() for n in node.all_input_nodes):
+            self._follow(node)
+
+    def _agree(self, node: Node) -> None:
+        """Where one operand of an op lies so, all of the same rank do: what it gives does then, too."""
+        operands = [n for n in node.all_input_nodes if _is_image(n.meta.get("val"))]
+        if any(n in self.before or n in self.turned.values() for n in operands):
+            node.args = map_arg(node.args, lambda n: self._turned(n, node) if n in operands else n)
+            node.kwargs = map_arg(node.kwargs, lambda n: self._turned(n, node) if n in operands else n)
+
+    def _follow(self, node: Node) -> None:
+        """Gives a node the value of its operands' layouts."""
+        args, kwargs = map_arg((node.args, node.kwargs), lambda n: n.meta["val"])
+        target: Any = node.target
+        value, old = target(*args, **kwargs), node.meta.get("val")
+        if _strides(value) != _strides(old):
+            self.before[node] = old
+            node.meta["val"] = value
+            node.meta.pop("tensor_meta", None)
+
+    def _turned(self, node: Any, reader: Node) -> Any:
+        if not isinstance(node, Node) or _lies_so(node.meta["val"]):
+            return node
+        if node not in self.turned:
+            self.turned[node] = self._copy(node, reader, torch.channels_last)
+        return self.turned[node]
+
+    def _restored(self, node: Node, reader: Node) -> Node:
+        if node not in self.before or not isinstance(node.meta["val"], torch.Tensor):
+            return node
+        if node not in self.restored:
+            old = self.before[node]
+            if _steps(node.meta["val"]) == _steps(old):  # but for axes of one element, whose strides say nothing
+                made = self._made(node, reader, aten.as_strided.default, (node, [*old.shape], [*old.stride()]), {})
+            else:
+                made = self._copy(node, reader, torch.contiguous_format)
+            if made.meta["val"].stride() != old.stride():
+                raise NotImplementedError(f"a result with strides {old.stride()} among convolutions")
+            self.restored[node] = made
+        return self.restored[node]
+
+    def _copy(self, node: Node, reader: Node, form: torch.memory_format) -> Node:
+        return self._made(node, reader, aten.clone.default, (node,), {"memory_format": form})
+
+    def _made(self, node: Node, reader: Node, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Node:
+        with self.graph.inserting_before(reader):
+            made = self.graph.call_function(op, args, kwargs)
+        of = node if reader.op == "output" else reader  # says whether it is of the backward pass
+        made.meta = {k: v for k, v in of.meta.items() if k not in OF_THE_TRACE}
+        made.meta["val"] = op(node.meta["val"], *args[1:], **kwargs)
+        return made
+
+
+def _is_slower(node: Node) -> bool:
+    """Whether a convolution is in two dimensions, on a CPU, and on a tensor that lies otherwise."""
+    if node.op != "call_function" or node.target not in CONVOLUTIONS or node.args[TRANSPOSED[node.target]]:
+        return False
+    operands: list[Any] = [node.args[i] for i in CONVOLUTIONS[node.target]]
+    values: list[Any] = [n.meta.get("val") for n in operands]
+    if not all(_is_image(v) and v.device.type == "cpu" and v.dtype in DTYPES for v in values):
+        return False
+    return values[0].numel() >= LEAST_ELEMENTS and not all(map(_lies_so, values))
+
+
+def _is_free(node: Node) -> bool:
+    """Whether an op takes any layout, and gives that of what it is given."""
+    target: Any = node.target
+    schema = getattr(target, "_schema", None)
+    if schema is not None and schema.is_mutable:
+        return False
+    return target in FREE or (isinstance(target, torch._ops.OpOverload) and torch.Tag.pointwise in target.tags)
+
+
+def _is_image(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.dim() == 4 and not is_symbolic(value)
+
+
+def _lies_so(value: torch.Tensor) -> bool:
+    return value.is_contiguous(memory_format=torch.channels_last)
+
+
+def _steps(value: torch.Tensor) -> Sequence[int]:
+    """Strides of the axes with more than one element."""
+    return [stride for n, stride in zip(value.shape, value.stride(), strict=True) if n != 1]
+
+
+def _strides(value: Any) -> Sequence[Any]:
+    return [v.stride() if isinstance(v, torch.Tensor) else None for v in tree_leaves((value,))]
