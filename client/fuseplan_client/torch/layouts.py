@@ -134,7 +134,7 @@ class _Layouts:
             else:
                 made = self._copy(node, reader, torch.contiguous_format)
             if made.meta["val"].stride() != old.stride():
-                raise NotImplementedError(f"a result with strides {old.stride()} among convolutions")
+                raise ValueError(f"a result with strides {old.stride()} among convolutions")
             self.restored[node] = made
         return self.restored[node]
 
