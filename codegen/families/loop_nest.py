@@ -26,7 +26,7 @@ from codegen.lowering.transpose_tiles import cut_axis
 from codegen.lowering.unify import unify
 from codegen.lowering.unroll import unroll
 from codegen.lowering.unroll_and_jam import shared_axis, side_by_side
-from codegen.lowering.value import TooManyValues, Value, cone
+from codegen.lowering.value import REDUCES, TooManyValues, Value, cone
 from codegen.lowering.write import Write, writes_of
 from codegen.printer.emit import Style, emit_body
 from codegen.schedule import Choices, Schedule
@@ -104,8 +104,7 @@ def lower(
         scanned = axes_scanned(values)
         whole = scanned.union(*(v.bound for v in values))
         for lane in choose_lanes(writes):
-            vector = vector_lanes(lane.extent, width)
-            size = _tile(writes, lane, scanned, least_tile, tile, least_tasks) // vector * vector
+            vector, size = _tile(writes, lane, scanned, width, least_tile, tile, least_tasks)
             if size < lane.extent and lane not in whole:
                 writes, outer, inner = tile_lane(writes, lane, size, axes)
                 tiles[inner] = (outer, lane.extent)
@@ -162,12 +161,25 @@ def vector_lanes(extent: int, width: int) -> int:
     return next((w for w in (most, most // 2, most // 4) if w >= LEAST_LANES and extent % w == 0), most)
 
 
-def _tile(writes: list[Write], lane: Axis, scanned: set[Axis], least: int, most: int, least_tasks: int) -> int:
-    """Lanes of one tile. Tasks cannot share the loops over scanned axes."""
-    shared = [[a for a in w.axes if a is not lane and a not in scanned] for w in writes if lane in w.axes]
-    serial = max((prod(a.extent for a in axes) for axes in shared), default=1)
+def _tile(
+    writes: list[Write], lane: Axis, scanned: set[Axis], width: int, least: int, most: int, least_tasks: int
+) -> tuple[int, int]:
+    """Lanes of a vector, at most `width`, and of a tile, which is whole vectors. Tasks cannot share the loops over
+    scanned axes, nor those within which a sum that is one for each lane is spread again, as in a batch norm of channels
+    that lie innermost. Where sums are one for each lane, vectors and tiles are as short as it takes to have a tile for
+    each thread, and two at least: what is in no loop, every task would compute."""
+    vector, serial, sums = vector_lanes(lane.extent, width), 1, list[frozenset[Axis]]()
+    for write in (w for w in writes if lane in w.axes):
+        own = [v.deps for v in cone([write.value]) if v.op in REDUCES and lane in v.deps]
+        shared = [a for a in write.axes if a is not lane and a not in scanned and all(a in deps for deps in own)]
+        serial = max(serial, prod(a.extent for a in shared))
+        sums += own
+    if sums and least_tasks > 1:
+        while least > LEAST_LANES and serial * -(-lane.extent // least) < max(least_tasks // MOST_TASKS, 2):
+            least //= 2
+        vector = min(vector, max(least, LEAST_LANES))
     tiles = max(-(-least_tasks // serial), 1)
-    return min(most, max(-(-lane.extent // tiles), least))
+    return vector, min(most, max(-(-lane.extent // tiles), least)) // vector * vector
 
 
 def loop_choices(segment: Graph, device: Device) -> Choices:

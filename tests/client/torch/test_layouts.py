@@ -233,7 +233,7 @@ def test_networks_give_what_pytorch_gives(seed: int, kind: str) -> None:
 def test_a_block_copies_at_its_ends_alone(dtype: Any) -> None:
     """Input and weights are turned, the result is turned back; in training gradients are, too."""
     net = Block(32).to(dtype)
-    x = torch.randn(2, 32, 12, 12, dtype=dtype)
+    x = torch.randn(2, 32, 24, 24, dtype=dtype)
     turned = Turned(net.eval())
     with torch.no_grad():
         found = turned.call(x)
@@ -249,6 +249,8 @@ def test_a_block_copies_at_its_ends_alone(dtype: Any) -> None:
 UNTOUCHED: dict[str, tuple[nn.Module, tuple[int, ...], dict[str, Any]]] = {
     "lies so": (nn.Conv2d(8, 8, 3).to(memory_format=LAST), (2, 8, 16, 16), {"last": True}),
     "small": (nn.Conv2d(2, 2, 3), (1, 2, 8, 8), {}),
+    "large weights": (nn.Conv2d(64, 64, 3, padding=1), (1, 64, 16, 16), {}),
+    "large weights in bf16": (nn.Conv2d(64, 64, 3).bfloat16(), (1, 64, 12, 12), {"dtype": torch.bfloat16}),
     "one dimension": (nn.Conv1d(8, 8, 3), (4, 8, 200), {}),
     "three dimensions": (nn.Conv3d(4, 4, 3), (1, 4, 12, 12, 12), {}),
     "transposed": (nn.ConvTranspose2d(8, 8, 3), (2, 8, 16, 16), {}),
