@@ -148,6 +148,7 @@ def _all_taken() -> Iterator[None]:
     with (
         mock.patch.object(Slot, "_decide", Slot._accept),
         mock.patch.object(whole_module, "_is_faster", return_value=True),
+        mock.patch.object(whole_module, "CLOSE", 0.0),
     ):
         yield
 

@@ -38,6 +38,7 @@ def take_all(monkeypatch: pytest.MonkeyPatch) -> None:
     """Takes every plan and every graph with plans, whatever the times are."""
     monkeypatch.setattr(Slot, "_decide", Slot._accept)
     monkeypatch.setattr(whole_module, "_is_faster", lambda planned_us, own_us: True)
+    monkeypatch.setattr(whole_module, "CLOSE", 0.0)
 
 
 @pytest.fixture
@@ -603,6 +604,7 @@ def test_the_whole_step_is_judged_with_its_plans(
         return is_faster
 
     monkeypatch.setattr(whole_module, "_is_faster", verdict)
+    monkeypatch.setattr(whole_module, "CLOSE", 0.0)
     backend = Backend(asker=plans)
     compiled = torch.compile(norm_gelu, backend=backend, dynamic=False)
     ways = [train(compiled, norm_gelu, seed) for seed in range(MOST_CALLS)]
@@ -703,7 +705,8 @@ def test_gradients_are_asked_for_in_any_way_while_a_graph_is_judged(name: str, b
     assert backend.is_settled
 
 
-def test_forward_passes_count_where_no_gradient_is_asked_for() -> None:
+def test_forward_passes_count_where_no_gradient_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(whole_module, "CLOSE", 0.0)
     race = Race()
     sides = dict.fromkeys((True, False), lambda w: w * 2)
     w = torch.ones(4, requires_grad=True)
@@ -711,6 +714,30 @@ def test_forward_passes_count_where_no_gradient_is_asked_for() -> None:
     race.restart()
     with torch.no_grad():
         assert calls_of(race, sides, w) == 2 * whole_module.TIMED_CALLS
+
+
+@pytest.mark.parametrize(("planned", "times"), [(0.98, 3), (0.9, 3), (1.05, 3), (0.8, 1), (1.2, 1)])
+def test_sides_that_are_close_are_timed_longer(planned: float, times: int) -> None:
+    """planned: times the other side's time; the calls that it takes are three times as many for close ones."""
+    clock = [0.0]
+
+    class Device(type(devices_module.CPU)):
+        def mark(self) -> float:
+            return clock[0]
+
+        def between_us(self, start: float, end: float) -> float:
+            return end - start
+
+    def side(us: float) -> Callable[..., None]:
+        def call(_: Any) -> None:
+            clock[0] += us
+
+        return call
+
+    race = Race(Device())
+    with torch.no_grad():
+        calls = calls_of(race, {True: side(100.0 * planned), False: side(100.0)}, torch.ones(1))
+    assert calls == 2 * whole_module.TIMED_CALLS * times
 
 
 def calls_of(race: Race, sides: Any, *args: Any) -> int:

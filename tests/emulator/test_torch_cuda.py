@@ -52,6 +52,7 @@ def backend(plans: LocalPlans, stub: ctypes.CDLL, device: Posing, monkeypatch: p
     """A back end whose plans are there at once and are taken whatever their times are."""
     monkeypatch.setattr(Slot, "_decide", Slot._accept)
     monkeypatch.setattr(whole_module, "_is_faster", lambda planned_us, own_us: True)
+    monkeypatch.setattr(whole_module, "CLOSE", 0.0)
     torch._dynamo.reset()
     plans.failures.clear()
     yield Backend(asker=plans, least_ops=1)
@@ -210,6 +211,7 @@ def test_constants_are_computed_once_for_each_version(
     """And never while a stream is captured: such a call is PyTorch's."""
     monkeypatch.setattr(Slot, "_decide", Slot._accept)
     monkeypatch.setattr(whole_module, "_is_faster", lambda planned_us, own_us: True)
+    monkeypatch.setattr(whole_module, "CLOSE", 0.0)
     torch._dynamo.reset()
     backend = Backend(asker=plans, least_ops=1, constants=True)
 
