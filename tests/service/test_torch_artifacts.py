@@ -15,9 +15,11 @@ torch = pytest.importorskip("torch")
 
 # ruff: noqa: E402  PyTorch is an extra
 from fuseplan_client import signatures
-from fuseplan_client.server import Answer, PlanClient
+from fuseplan_client.server import Answer, Limits, PlanClient
 from fuseplan_client.torch import artifacts
 from fuseplan_client.torch.artifacts import forget_plan, loaded_plan, record
+from fuseplan_client.torch.asking import Asker, Question
+from torch.compiler import _cache
 from torch.compiler._cache import CacheArtifactManager
 
 from service.signing.key import open_key
@@ -29,7 +31,7 @@ from tests.support.whole import WHOLE
 from tuning_db.reading.graphs import Names
 
 ARCH = "x86-64"
-REQUEST = {"graph": wire()}
+REQUEST = {"graph": wire(), "seconds": 10.0}
 PROGRAM = """
 import sys
 from pathlib import Path
@@ -95,6 +97,7 @@ def saved(service: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> I
     answer = client.resolve(REQUEST)
     assert isinstance(answer, Answer)
     monkeypatch.setattr(artifacts, "_loaded", {})
+    monkeypatch.setattr(artifacts, "_received", {})
     with CacheArtifactManager.with_fresh_cache():
         binaries = {sha256: client.binary(sha256) for sha256 in answer.binaries}
         record(REQUEST, answer, binaries, ARCH, client.signed_executor(ARCH))
@@ -199,6 +202,75 @@ def test_what_is_damaged_is_not_used(name: str, signed: bool, saved: Answer, ser
     DAMAGED[name]()
     requests = [{**REQUEST, "target": "cpu:9"}, REQUEST]
     assert loaded_plan(requests, ARCH, [service.public_key] if signed else []) is None
+
+
+def test_every_save_has_all_plans(saved: Answer, service: Served) -> None:
+    """Plans that were loaded, and that an earlier save had, too."""
+    for _ in range(2):
+        content, _ = torch.compiler.save_cache_artifacts()
+        artifacts._loaded.clear()
+        torch.compiler.load_cache_artifacts(content)
+        assert loaded_plan([REQUEST], ARCH, [service.public_key]) is not None
+        artifacts._received.clear()
+
+
+def test_a_plan_that_comes_while_others_are_saved_spoils_nothing(
+    saved: Answer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = _cache.CacheArtifact.serialize
+
+    def slowly(writer: Any, artifact: Any) -> None:
+        write(writer, artifact)
+        artifacts._received["binary another"] = b"x"
+
+    monkeypatch.setattr(_cache.CacheArtifact, "serialize", staticmethod(slowly))
+    content, _ = torch.compiler.save_cache_artifacts()
+    monkeypatch.undo()
+    info = torch.compiler.load_cache_artifacts(content)
+    assert info is not None and "binary another" not in info.fuseplan_artifacts
+
+
+def test_a_plan_that_was_of_no_use_is_not_saved(saved: Answer) -> None:
+    forget_plan(saved.plan_key)
+    content, _ = torch.compiler.save_cache_artifacts()
+    assert not [
+        key for key in torch.compiler.load_cache_artifacts(content).fuseplan_artifacts if key.startswith("plan")
+    ]
+
+
+def asked(tmp_path: Path, server: str = "http://127.0.0.1:9", seconds: float = 10.0, **options: Any) -> list[str]:
+    """Words on a question to a server that is not there."""
+    told: list[str] = []
+    asker = Asker(server, limits=Limits(attempt_s=0.2, connect_s=0.1, attempts=1), cache=tmp_path / "other", **options)
+    asker._run_by = lambda executor: None  # type: ignore[method-assign]  BINARY is none
+    question = Question(
+        lambda: [REQUEST], lambda *_: told.append("ready"), lambda _: told.append("failed"), seconds=(1.0, seconds)
+    )
+    asker.ask(question)
+    for _ in range(100):
+        if asker.wait(0.1) or "failed" in told:
+            break
+    return told
+
+
+def test_no_server_is_asked_but_for_a_longer_search(saved: Answer, tmp_path: Path) -> None:
+    assert REQUEST["seconds"] == 10.0
+    assert asked(tmp_path) == ["ready"]
+    assert asked(tmp_path, seconds=60.0)[:2] == ["ready", "failed"]
+
+
+def test_what_has_to_be_signed_is(saved: Answer, service: Served, tmp_path: Path) -> None:
+    """Plans have to be where answers have to be: where it is said, and for servers that are elsewhere."""
+    assert asked(tmp_path, signed=True)[0] == "failed"
+    assert asked(tmp_path, server="http://192.0.2.1:9")[0] == "failed"
+    assert asked(tmp_path, server="http://192.0.2.1:9", signed=False)[0] == "ready"
+    assert asked(tmp_path, server="http://192.0.2.1:9", server_keys=[service.public_key])[0] == "ready"
+
+
+@pytest.mark.parametrize("head", [b'{"request": "\\ud800"}', b"[" * 200_000, b'{"request": "' + b"[" * 200_000 + b'"}'])
+def test_whatever_is_there_a_server_is_asked(head: bytes, saved: Answer, tmp_path: Path) -> None:
+    artifacts._loaded[of("plan")] = head + b"\n" + saved.body
+    assert asked(tmp_path)[0] == "failed"
 
 
 @pytest.mark.parametrize("name", TAMPERED)

@@ -1,13 +1,17 @@
 """Plans in what `torch.compiler.save_cache_artifacts` saves: where that was loaded, groups have their plans without a
 server.
 
-Answers are saved as they came, with their requests, signatures, binaries and the executor, and are checked as if they
-came from a server when a group asks for a plan: once in a while none of this fits, and a server is asked."""
+Answers are kept as they came, with their requests, signatures, binaries and the executor, and are checked as if they
+came from a server when a group asks for a plan: where one is not what it says it is, a server is asked.
 
+PyTorch's lists of artifacts are for the thread that saves them, and of two lists of one kind it reads the last one
+alone. So all of ours are put there as it saves, and only then."""
+
+import functools
 import hashlib
 import json
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,52 +43,73 @@ class PlanArtifact(CacheArtifact):
         _loaded[self.key] = self.content
 
 
-_loaded: dict[str, bytes] = {}
+_loaded: dict[str, bytes] = {}  # of artifacts
+_received: dict[str, bytes] = {}  # of servers, in the same form
+
+
+def _with_plans(serialize: Callable[[], Any]) -> Callable[[], Any]:
+    """`CacheArtifactManager.serialize` of all plans that were loaded or received by now, besides what it has."""
+
+    @functools.wraps(serialize)
+    def serialized() -> Any:
+        if ours := {**_loaded, **_received}:
+            CacheArtifactManager._new_cache_artifacts[TYPE] = [PlanArtifact(*item) for item in ours.items()]
+        return serialize()
+
+    return serialized
+
+
+CacheArtifactManager.serialize = _with_plans(CacheArtifactManager.serialize)  # type: ignore[method-assign]
 
 
 @dataclass(frozen=True)
 class LoadedPlan:
-    """A plan as a server would have given it. executor: sha256 and bytes."""
+    """A plan as a server would have given it. executor: sha256 and bytes. seconds: of search, that were asked for."""
 
     answer: Answer
     binaries: Mapping[str, bytes]
     executor: tuple[str, bytes]
+    seconds: float
 
 
 def record(
     request: Mapping[str, Any], answer: Answer, binaries: Mapping[str, bytes], arch: str, executor: Kept
 ) -> None:
-    """Adds a plan to what PyTorch saves. request: as it was sent; a later answer to the same one but for `seconds`
+    """Keeps a plan for what PyTorch saves. request: as it was sent; a later answer to the same one but for `seconds`
     takes its place where artifacts are loaded. arch: of this machine, which the executor is for."""
     head = {"signature": answer.signature, "request": request_body(request).decode()}
     _record(f"{PLAN} {request_digest(request)}", head, answer.body)
     _record(f"{RUNS} {arch}", {"signature": executor.signature}, executor.body)
     for sha256, content in binaries.items():
-        CacheArtifactManager.record_artifact(TYPE, f"{BINARY} {sha256}", content)
+        _received[f"{BINARY} {sha256}"] = content
 
 
 def loaded_plan(
-    requests: Sequence[Mapping[str, Any]], arch: str, server_keys: Iterable[str] | None
+    requests: Sequence[Mapping[str, Any]], arch: str, server_keys: Iterable[str] | None, signed: bool = False
 ) -> LoadedPlan | None:
     """The plan for the first of these requests that has one among what was loaded, and is what it says it is; None
     where there is none. server_keys: where there are any, by default in FUSEPLAN_SERVER_KEY, answer and executor have
-    to be signed by one of them."""
+    to be signed by one of them; where there is none, nothing is taken that has to be `signed`."""
     for request in requests:
         key = f"{PLAN} {request_digest(request)}"
         if key not in _loaded:
             continue
         try:
-            return _checked(key, request, arch, trusted_keys(server_keys))
-        except (SignatureError, PlanServerError) as error:
+            keys = trusted_keys(server_keys)
+            if signed and not keys:
+                raise SignatureError("plans have to be signed by a key that is trusted, and there is none")
+            return _checked(key, request, arch, keys)
+        except (SignatureError, PlanServerError, ValueError, RecursionError) as error:
             log.warning("a plan of loaded artifacts is not used: %s", error)
     return None
 
 
 def forget_plan(plan_key: str) -> None:
     """Lets go of answers with a plan that was of no use."""
-    for key, content in list(_loaded.items()):
-        if key.startswith(PLAN) and plan_key.encode() in content:
-            _loaded.pop(key, None)
+    for kept in (_loaded, _received):
+        for key, content in list(kept.items()):
+            if key.startswith(PLAN) and plan_key.encode() in content:
+                kept.pop(key, None)
 
 
 def request_digest(request: Mapping[str, Any]) -> str:
@@ -108,7 +133,8 @@ def _checked(key: str, request: Mapping[str, Any], arch: str, keys: TrustedKeys)
     if keys:
         keys.check(head.get("signature", ""), answer_message("GET", EXECUTOR, b"", executor), "the executor")
     binaries = {sha256: _binary(sha256) for sha256 in answer.binaries}
-    return LoadedPlan(answer, binaries, (hashlib.sha256(executor).hexdigest(), executor))
+    seconds = json.loads(asked).get("seconds", 0.0)
+    return LoadedPlan(answer, binaries, (hashlib.sha256(executor).hexdigest(), executor), float(seconds))
 
 
 def _digest_of(asked: bytes) -> str:
@@ -126,7 +152,7 @@ def _binary(sha256: str) -> bytes:
 
 
 def _record(key: str, head: Mapping[str, str], body: bytes) -> None:
-    CacheArtifactManager.record_artifact(TYPE, key, json.dumps(head).encode() + b"\n" + body)
+    _received[key] = json.dumps(head).encode() + b"\n" + body
 
 
 def _parts(key: str) -> tuple[Mapping[str, str], bytes]:

@@ -18,6 +18,8 @@ from fuseplan_client.server.answers import Answer, Pending
 from fuseplan_client.server.cache import Kept
 from fuseplan_client.server.client import PlanClient
 from fuseplan_client.server.errors import BadArgument, PlanServerError, ProblemAnswer, ServerAbsent
+from fuseplan_client.server.transport import base_url
+from fuseplan_client.server.trust import is_loopback
 from fuseplan_client.torch.artifacts import forget_plan, loaded_plan, record
 
 log = logging.getLogger("fuseplan")
@@ -66,10 +68,12 @@ class Refusal:
 
 
 class Asker:
-    """The thread that asks. `server` gives the address, which may take long, as where a server is started first."""
+    """The thread that asks. server: the address, or what gives it, which may take long, as where a server of this
+    machine's is started first."""
 
-    def __init__(self, server: Callable[[], str], **client: Any) -> None:
-        self._server, self._options = server, client
+    def __init__(self, server: str | Callable[[], str], **client: Any) -> None:
+        self.address = server if isinstance(server, str) else None
+        self._server, self._options = (lambda: server) if isinstance(server, str) else server, client
         self._client: PlanClient | None = None
         self._executor: Executor | None = None
         self._signed: Kept | None = None  # the server's executor
@@ -219,20 +223,30 @@ class Asker:
 
     def _was_loaded(self, question: Question) -> bool:
         """Hands over the plan that artifacts of PyTorch's brought along, at the first look at a question. Whether there
-        was one that could be used."""
+        is nothing to ask a server, since as long a search as is wanted had found it."""
         if not question.is_new:
             return False
         question.is_new = False
-        found = loaded_plan(question.bodies, architecture(), self._options.get("server_keys"))
-        if found is None:
-            return False
         try:
+            keys = self._options.get("server_keys")
+            found = loaded_plan(question.bodies, architecture(), keys, self._must_be_signed())
+            if found is None:
+                return False
             question.ready(found.answer, found.binaries, self._run_by(found.executor))
         except Exception as error:  # as if there had been none
             log.warning("a plan of loaded artifacts is not used: %s: %s", type(error).__name__, error)
             return False
         question.plan_key = found.answer.plan_key
-        return True
+        return found.seconds >= question.seconds[-1]
+
+    def _must_be_signed(self) -> bool:
+        """The same rule as for answers: see `PlanClient`."""
+        said = self._options.get("signed")
+        return (
+            bool(said)
+            if said is not None
+            else self.address is not None and not is_loopback(base_url(self.address).host)
+        )
 
     def _hand_over(self, client: PlanClient, question: Question, answer: Answer) -> None:
         binaries = {sha256: client.binary(sha256) for sha256 in answer.binaries}

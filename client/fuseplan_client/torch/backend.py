@@ -101,7 +101,7 @@ class Backend:
             raise ValueError(f"server: expected an address, got {self.server!r}")
         self._wholes: list[weakref.ref[WholeGraph]] = []
         named = self.server or os.environ.get("FUSEPLAN_SERVER")
-        self.asker = self.asker or Asker((lambda: named) if named else embedded_server, **self.client)
+        self.asker = self.asker or Asker(named or embedded_server, **self.client)
 
     def __call__(self, module: GraphModule, examples: Sequence[Any]) -> Callable[..., Any]:
         """Compiles a graph of Dynamo's."""

@@ -32,7 +32,14 @@ LEAST_ELEMENTS = 1 << 12  # of a convolution's input: below, a call takes longer
 # Elements of the input for each of the weights, by dtype, from which on it is worth to copy both: 28 x 28 pixels of 128
 # channels gained 7 % in f32, as much as the copies took, and 30 % in bf16; four such images 37 and 60 %.
 LEAST_IMAGE = {torch.float32: 2.0, torch.bfloat16: 0.5, torch.float16: 0.5}
-# Besides pointwise ops: those that give results in the layout of what they are given, on fake tensors as on others.
+# Ops that give results in the layout of what they are given, on fake tensors as on others. Not all pointwise ones do:
+# `logaddexp`, `copysign` and the logical ones lie otherwise than their fake tensors say where operands are broadcast.
+POINTWISE = (
+    "abs clamp clamp_max clamp_min elu erf exp gelu gelu_backward hardsigmoid hardsigmoid_backward hardswish "
+    "hardswish_backward hardtanh hardtanh_backward leaky_relu leaky_relu_backward log log1p mish neg reciprocal relu "
+    "round rsqrt sigmoid sigmoid_backward sign silu silu_backward softplus sqrt tanh tanh_backward threshold_backward"
+)
+OF_TWO = "add div eq ge gt le lt mul ne sub"  # tensors, or a tensor and a number
 FREE = frozenset(
     {
         operator.getitem,
@@ -41,15 +48,20 @@ FREE = frozenset(
         aten.clone.default,
         aten.detach.default,
         aten.max_pool2d_with_indices.default,
+        aten.maximum.default,
         aten.mean.dim,
+        aten.minimum.default,
         aten.native_batch_norm.default,
         aten.native_batch_norm_backward.default,
         aten._native_batch_norm_legit.default,
         aten._native_batch_norm_legit_functional.default,
         aten._native_batch_norm_legit_no_training.default,
+        aten.pow.Tensor_Scalar,
         aten._to_copy.default,
         aten.sum.dim_IntList,
-        aten.threshold_backward.default,
+        aten.where.self,
+        *(getattr(aten, name).default for name in POINTWISE.split()),
+        *(getattr(getattr(aten, name), form) for name in OF_TWO.split() for form in ("Tensor", "Scalar")),
     }
 )
 OF_THE_TRACE = ("val", "tensor_meta", "eager_input_vals")  # parts of a node's `meta` that are about its own value
@@ -95,7 +107,7 @@ class _Layouts:
         if _is_slower(node):
             places = CONVOLUTIONS[node.target]
             node.args = tuple(self._turned(a, node) if i in places else a for i, a in enumerate(node.args))
-        elif _is_free(node):
+        elif node.target in FREE:
             self._agree(node)
         else:
             self._restore_operands(node)
@@ -130,15 +142,26 @@ class _Layouts:
         if node not in self.before or not isinstance(node.meta["val"], torch.Tensor):
             return node
         if node not in self.restored:
-            old = self.before[node]
-            if _steps(node.meta["val"]) == _steps(old):  # but for axes of one element, whose strides say nothing
-                made = self._made(node, reader, aten.as_strided.default, (node, [*old.shape], [*old.stride()]), {})
-            else:
-                made = self._copy(node, reader, torch.contiguous_format)
-            if made.meta["val"].stride() != old.stride():
-                raise ValueError(f"a result with strides {old.stride()} among convolutions")
-            self.restored[node] = made
+            self.restored[node] = self._as_before(node, reader, self.before[node])
         return self.restored[node]
+
+    def _as_before(self, node: Node, reader: Node, old: torch.Tensor) -> Node:
+        """The node's value with the strides of `old`. Raises ValueError where these leave gaps, or meet."""
+        if _steps(node.meta["val"]) == _steps(old):  # but for axes of one element, whose strides say nothing
+            return self._made(node, reader, aten.as_strided.default, (node, [*old.shape], [*old.stride()]), {})
+        outward = sorted(range(old.dim()), key=lambda i: (-old.stride()[i], i))
+        made = node
+        if outward != sorted(outward):
+            made = self._made(made, reader, aten.permute.default, (made, outward), {})
+        made = self._copy(made, reader, torch.contiguous_format)
+        if outward != sorted(outward):
+            back = sorted(range(old.dim()), key=outward.__getitem__)
+            made = self._made(made, reader, aten.permute.default, (made, back), {})
+        if _steps(made.meta["val"]) != _steps(old):
+            raise ValueError(f"a result with strides {old.stride()} among convolutions")
+        if made.meta["val"].stride() != old.stride():
+            made = self._made(made, reader, aten.as_strided.default, (made, [*old.shape], [*old.stride()]), {})
+        return made
 
     def _copy(self, node: Node, reader: Node, form: torch.memory_format) -> Node:
         return self._made(node, reader, aten.clone.default, (node,), {"memory_format": form})
@@ -163,15 +186,6 @@ def _is_slower(node: Node) -> bool:
     *_, x, w = values
     least = max(LEAST_ELEMENTS, LEAST_IMAGE[x.dtype] * w.numel())
     return x.numel() >= least and not all(map(_lies_so, values))
-
-
-def _is_free(node: Node) -> bool:
-    """Whether an op takes any layout, and gives that of what it is given."""
-    target: Any = node.target
-    schema = getattr(target, "_schema", None)
-    if schema is not None and schema.is_mutable:
-        return False
-    return target in FREE or (isinstance(target, torch._ops.OpOverload) and torch.Tag.pointwise in target.tags)
 
 
 def _is_image(value: Any) -> bool:

@@ -54,16 +54,9 @@ CALLS: dict[Any, Callable[[], tuple[Any, ...]]] = {
     aten._to_copy.default: lambda: (image(*X),),
     aten.sum.dim_IntList: lambda: (image(*X), [0, 2, 3]),
     aten.threshold_backward.default: lambda: (image(*X), image(*X), 0),
-    aten.add.Tensor: lambda: (image(*X), image(*X)),
-    aten.mul.Tensor: lambda: (image(*X), torch.randn(1, 8, 1, 1)),
-    aten.relu.default: lambda: (image(*X),),
-    aten.gelu.default: lambda: (image(*X),),
-    aten.gelu_backward.default: lambda: (image(*X), image(*X)),
-    aten.silu.default: lambda: (image(*X),),
-    aten.hardtanh.default: lambda: (image(*X), 0.0, 6.0),
-    aten.hardswish.default: lambda: (image(*X),),
-    aten.leaky_relu.default: lambda: (image(*X),),
-    aten.sigmoid.default: lambda: (image(*X),),
+    aten.maximum.default: lambda: (image(*X), image(*X)),
+    aten.minimum.default: lambda: (image(*X), image(*X)),
+    aten.pow.Tensor_Scalar: lambda: (image(*X), 2.0),
     aten.where.self: lambda: (image(*X) > 0, image(*X), image(*X)),
     aten.convolution.default: lambda: (
         image(*X), image(8, 8, 3, 3), None, [1, 1], [1, 1], [1, 1], False, [0, 0], 1,
@@ -72,6 +65,22 @@ CALLS: dict[Any, Callable[[], tuple[Any, ...]]] = {
         image(*X), image(*X), image(8, 8, 3, 3), None, [1, 1], [1, 1], [1, 1], False, [0, 0], 1, [True, True, False],
     ),
 }  # fmt: skip
+MORE = {"clamp": (-1.0, 1.0), "clamp_max": (1.0,), "clamp_min": (0.0,), "threshold_backward": (0.0,)}
+MORE |= {"hardtanh_backward": (-1.0, 1.0), "leaky_relu_backward": (0.1, False)}
+
+
+def one(name: str) -> Callable[[], tuple[Any, ...]]:
+    return lambda: (*(image(*X) for _ in range(2 if name.endswith("_backward") else 1)), *MORE.get(name, ()))
+
+
+CALLS |= {getattr(aten, name).default: one(name) for name in layouts.POINTWISE.split()}
+CALLS |= {getattr(aten, name).Tensor: lambda: (image(*X), image(*X)) for name in layouts.OF_TWO.split()}
+CALLS |= {getattr(aten, name).Scalar: lambda: (image(*X), 2.0) for name in layouts.OF_TWO.split()}
+OF_TWO = [getattr(aten, name).Tensor for name in layouts.OF_TWO.split()] + [aten.maximum.default, aten.minimum.default]
+BROADCAST: tuple[tuple[int, ...], ...] = (
+    (), (1,), (6,), (6, 6), (8, 1, 1), (8, 6, 6), (1, 8, 1, 1), (2, 1, 6, 6), (1, 8, 6, 6), (2, 8, 1, 1),
+    (3, 2, 8, 6, 6),
+)  # fmt: skip
 
 
 def test_there_is_a_call_of_every_op_that_keeps_layouts() -> None:
@@ -85,7 +94,20 @@ def test_results_lie_as_fake_tensors_say(op: Any, dtype: Any) -> None:
     def cast(v: Any) -> Any:
         return v.to(dtype) if isinstance(v, torch.Tensor) and v.is_floating_point() else v
 
-    args = tree_map(cast, CALLS[op]())
+    lies_as_said(op, tree_map(cast, CALLS[op]()))
+
+
+@pytest.mark.parametrize("op", OF_TWO, ids=str)
+@pytest.mark.parametrize("sizes", BROADCAST, ids=str)
+def test_broadcast_operands_are_no_exception(op: Any, sizes: tuple[int, ...]) -> None:
+    for other in (torch.randn(sizes), image(*sizes) if len(sizes) == 4 else torch.randn(sizes)):
+        lies_as_said(op, (image(*X), other))
+        lies_as_said(op, (other, image(*X)))
+        lies_as_said(aten.where.self, (image(*X) > 0, other, image(*X)))
+        lies_as_said(aten.where.self, (other > 0, image(*X), other))
+
+
+def lies_as_said(op: Any, args: tuple[Any, ...]) -> None:
     mode = FakeTensorMode()
     faked = tree_map(lambda v: mode.from_tensor(v) if isinstance(v, torch.Tensor) else v, args)
     with mode:
@@ -93,7 +115,7 @@ def test_results_lie_as_fake_tensors_say(op: Any, dtype: Any) -> None:
     found = op(*args)
     for one, other in zip(tree_leaves((found,)), tree_leaves((expected,)), strict=True):
         if isinstance(one, torch.Tensor):
-            assert (one.shape, one.stride()) == (other.shape, other.stride())
+            assert (one.shape, layouts._steps(one)) == (other.shape, layouts._steps(other))
 
 
 class Turned:
@@ -244,6 +266,39 @@ def test_a_block_copies_at_its_ends_alone(dtype: Any) -> None:
     forward, backward = ([n for n in g.graph.nodes if n.target is aten.clone.default] for g in turned.graphs)
     assert len(forward) <= 4
     assert len(backward) <= 6, "the gradient that comes, those of input and weights, and weights that are turned again"
+
+
+class Permuted(nn.Module):
+    """Values whose axes lie in another order than that of images, or of channels last."""
+
+    def __init__(self, c: int) -> None:
+        super().__init__()
+        self.one = nn.Conv2d(c, c, 3, padding=1)
+
+    def forward(self, x: Any) -> Any:
+        n, c, h, w = x.shape
+        q = (x * 2).view(n, h, c, w).transpose(1, 2) * 1.0
+        p = F.relu((x + 1).permute(0, 2, 3, 1).reshape(n, w, h, c).permute(0, 3, 2, 1))
+        return q + self.one(q), self.one(p) + p, torch.logaddexp(torch.tensor(0.0), self.one(x)).flatten(1)
+
+
+@pytest.mark.parametrize("grad", [False, True])
+def test_any_order_of_axes_is_restored(grad: bool) -> None:
+    net = Permuted(16)
+    x = torch.randn(2, 16, 28, 20)
+    sides = []
+    turned = Turned(net)
+    for call in (turned.call, net):
+        given = x.clone().requires_grad_(grad)
+        with torch.set_grad_enabled(grad):
+            out = call(given)
+        if grad:
+            net.zero_grad()
+            sum(o.sin().sum() for o in out).backward()
+        sides.append([*out, *([given.grad, *(p.grad for p in net.parameters())] if grad else [])])
+    for found, expected in zip(*sides, strict=True):
+        agree(found, expected)
+    assert turned.clones
 
 
 UNTOUCHED: dict[str, tuple[nn.Module, tuple[int, ...], dict[str, Any]]] = {
