@@ -240,7 +240,7 @@ class Asker:
         return found.seconds >= question.seconds[-1]
 
     def _must_be_signed(self) -> bool:
-        """The same rule as for answers: see `PlanClient`."""
+        """Whether plans have to be signed, by the rule of `PlanClient`."""
         said = self._options.get("signed")
         return (
             bool(said)
