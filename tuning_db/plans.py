@@ -43,7 +43,11 @@ class Plans:
         resolved = self.answer(request, now, seconds)
         if resolved is not None and not self._has_graph(request.graph_key):
             return None
+        distrusted = set[str]()
         while resolved is not None and not self._has_parts(resolved):
+            if resolved.plan_key in distrusted:  # in a damaged file a row may be found that no update reaches
+                return None
+            distrusted.add(resolved.plan_key)
             resolved = self.answer(request, now, seconds) if self._distrust([resolved.plan_key]) else None
         if resolved is not None:
             self._hits.hit(resolved)

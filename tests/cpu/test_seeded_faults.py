@@ -56,7 +56,7 @@ class Subject:
 
 
 # Two loops over 50 rows, one after another at one depth.
-FIRST_LOOP = r"(?s)(\n( *)LOOP\(\w+, 50\) \{\n.*?\n\2\})"
+FIRST_LOOP = r"(?s)(\n( *)(?:LOOP|ROWS)\(\w+, 50\) \{\n.*?\n\2\})"
 SECOND_LOOP = r"(\n\2(?:LOOP|GRID|ROWS)\(\w+, 50\) \{\n.*?\n\2\})"
 TAIL_COUNTS_ALL = Fault("the tail counts lanes beyond the end", r"first_lanes\([^,]*, (add_\(.*\)), \w+\)", r"\1")
 

@@ -139,6 +139,17 @@ def test_values_of_the_wrong_type(sqlite_url: str, samples: Samples) -> None:
             assert store.graphs.graph(samples.graph_key()) is None
 
 
+def test_a_row_that_no_update_reaches_is_a_miss(
+    tmp_path: Path, samples: Samples, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The index of a damaged file may lead to a row that is found and not changed: no answer is asked for for ever."""
+    with Store(f"sqlite:///{tmp_path / 'whole.db'}") as store:
+        samples.put(store, 0)
+        monkeypatch.setattr(type(store.plans), "_has_parts", lambda *_: False)
+        monkeypatch.setattr(type(store.plans), "_distrust", lambda *_: 1)
+        assert store.plans.resolve(samples.request(0)) is None
+
+
 @pytest.mark.soak
 def test_random_damage_to_the_file_never_gives_a_wrong_answer(tmp_path: Path, samples: Samples) -> None:
     path = tmp_path / "whole.db"
