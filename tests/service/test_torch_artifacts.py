@@ -5,7 +5,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +16,10 @@ torch = pytest.importorskip("torch")
 # ruff: noqa: E402  PyTorch is an extra
 from fuseplan_client import signatures
 from fuseplan_client.server import Answer, Limits, PlanClient
+from fuseplan_client.server.transport import base_url
+from fuseplan_client.server.trust import Trust
 from fuseplan_client.torch import artifacts
-from fuseplan_client.torch.artifacts import forget_plan, loaded_plan, record
+from fuseplan_client.torch.artifacts import LoadedPlan, forget_plan, loaded_plan, record
 from fuseplan_client.torch.asking import Asker, Question
 from torch.compiler import _cache
 from torch.compiler._cache import CacheArtifactManager
@@ -83,6 +85,11 @@ def test_plans_that_one_process_saved_another_uses_without_a_server(tmp_path: Pa
     assert "True" in run("load", FUSEPLAN_SERVER="http://127.0.0.1:9"), "a plan was there, and judged"
 
 
+def plan_for(requests: Sequence[Any], arch: str, keys: Sequence[str] | None) -> LoadedPlan | None:
+    """The plan as a client of a server on this machine with these keys takes it."""
+    return loaded_plan(requests, arch, Trust(base_url("http://127.0.0.1"), keys, None))
+
+
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     with served(tmp_path_factory.mktemp("served")) as found:
@@ -109,7 +116,7 @@ def saved(service: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> I
 
 def test_a_saved_plan_is_what_the_server_said(saved: Answer, service: Served) -> None:
     for keys in ([service.public_key], []):
-        found = loaded_plan([{**REQUEST, "target": "gpu"}, {**REQUEST, "seconds": 3}], ARCH, keys)
+        found = plan_for([{**REQUEST, "target": "gpu"}, {**REQUEST, "seconds": 3}], ARCH, keys)
         assert found is not None
         assert (found.answer.plan_key, found.answer.names) == (saved.plan_key, saved.names)
         assert list(found.binaries.values()) == [BINARY]
@@ -130,20 +137,20 @@ def test_a_later_answer_takes_the_place_of_an_earlier_one(saved: Answer, service
     torch.compiler.load_cache_artifacts(content)
     (plan,) = (v for k, v in artifacts._loaded.items() if k.startswith("plan"))
     assert json.loads(json.loads(plan.partition(b"\n")[0])["request"])["seconds"] == 2
-    assert loaded_plan([REQUEST], ARCH, [service.public_key]) is not None
+    assert plan_for([REQUEST], ARCH, [service.public_key]) is not None
 
 
 def test_other_requests_have_none(saved: Answer) -> None:
-    assert loaded_plan([{**REQUEST, "target": "gpu"}, {**REQUEST, "device_key": "other"}], ARCH, []) is None
-    assert loaded_plan([REQUEST], "aarch64", []) is None
-    assert loaded_plan([], ARCH, []) is None
+    assert plan_for([{**REQUEST, "target": "gpu"}, {**REQUEST, "device_key": "other"}], ARCH, []) is None
+    assert plan_for([REQUEST], "aarch64", []) is None
+    assert plan_for([], ARCH, []) is None
 
 
 def test_a_plan_that_was_of_no_use_is_forgotten(saved: Answer) -> None:
     forget_plan("0" * 64)
-    assert loaded_plan([REQUEST], ARCH, []) is not None
+    assert plan_for([REQUEST], ARCH, []) is not None
     forget_plan(saved.plan_key)
-    assert loaded_plan([REQUEST], ARCH, []) is None
+    assert plan_for([REQUEST], ARCH, []) is None
 
 
 def of(kind: str) -> str:
@@ -201,7 +208,7 @@ TAMPERED: dict[str, Callable[[], Any]] = {
 def test_what_is_damaged_is_not_used(name: str, signed: bool, saved: Answer, service: Served) -> None:
     DAMAGED[name]()
     requests = [{**REQUEST, "target": "cpu:9"}, REQUEST]
-    assert loaded_plan(requests, ARCH, [service.public_key] if signed else []) is None
+    assert plan_for(requests, ARCH, [service.public_key] if signed else []) is None
 
 
 def test_every_save_has_all_plans(saved: Answer, service: Served) -> None:
@@ -210,7 +217,7 @@ def test_every_save_has_all_plans(saved: Answer, service: Served) -> None:
         content, _ = torch.compiler.save_cache_artifacts()
         artifacts._loaded.clear()
         torch.compiler.load_cache_artifacts(content)
-        assert loaded_plan([REQUEST], ARCH, [service.public_key]) is not None
+        assert plan_for([REQUEST], ARCH, [service.public_key]) is not None
         artifacts._received.clear()
 
 
@@ -276,11 +283,11 @@ def test_whatever_is_there_a_server_is_asked(head: bytes, saved: Answer, tmp_pat
 @pytest.mark.parametrize("name", TAMPERED)
 def test_what_is_not_signed_by_a_key_is_not_used(name: str, saved: Answer, service: Served) -> None:
     TAMPERED[name]()
-    assert loaded_plan([REQUEST], ARCH, [service.public_key]) is None
+    assert plan_for([REQUEST], ARCH, [service.public_key]) is None
 
 
 def test_what_another_key_signed_is_not_used(saved: Answer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     other = open_key(tmp_path / "key").public
-    assert loaded_plan([REQUEST], ARCH, [other]) is None
+    assert plan_for([REQUEST], ARCH, [other]) is None
     monkeypatch.setenv(signatures.VARIABLE, other)
-    assert loaded_plan([REQUEST], ARCH, None) is None
+    assert plan_for([REQUEST], ARCH, None) is None

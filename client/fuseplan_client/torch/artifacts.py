@@ -11,7 +11,7 @@ import functools
 import hashlib
 import json
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +21,7 @@ from fuseplan_client.server.answers import Answer, answer_in
 from fuseplan_client.server.cache import Kept
 from fuseplan_client.server.errors import BadAnswer, PlanServerError
 from fuseplan_client.server.session import EXECUTOR, RESOLVE, request_body
-from fuseplan_client.signatures import SignatureError, TrustedKeys, answer_message, trusted_keys
+from fuseplan_client.server.trust import Trust
 
 log = logging.getLogger("fuseplan")
 
@@ -84,22 +84,16 @@ def record(
         _received[f"{BINARY} {sha256}"] = content
 
 
-def loaded_plan(
-    requests: Sequence[Mapping[str, Any]], arch: str, server_keys: Iterable[str] | None, signed: bool = False
-) -> LoadedPlan | None:
+def loaded_plan(requests: Sequence[Mapping[str, Any]], arch: str, trust: Trust) -> LoadedPlan | None:
     """The plan for the first of these requests that has one among what was loaded, and is what it says it is; None
-    where there is none. server_keys: where there are any, by default in FUSEPLAN_SERVER_KEY, answer and executor have
-    to be signed by one of them; where there is none, nothing is taken that has to be `signed`."""
+    where there is none. trust: decides whether answer and executor have to be signed, and by whom."""
     for request in requests:
         key = f"{PLAN} {request_digest(request)}"
         if key not in _loaded:
             continue
         try:
-            keys = trusted_keys(server_keys)
-            if signed and not keys:
-                raise SignatureError("plans have to be signed by a key that is trusted, and there is none")
-            return _checked(key, request, arch, keys)
-        except (SignatureError, PlanServerError, ValueError, RecursionError) as error:
+            return _checked(key, request, arch, trust)
+        except (PlanServerError, ValueError, RecursionError) as error:
             log.warning("a plan of loaded artifacts is not used: %s", error)
     return None
 
@@ -117,21 +111,18 @@ def request_digest(request: Mapping[str, Any]) -> str:
     return hashlib.sha256(request_body({k: v for k, v in request.items() if k != "seconds"})).hexdigest()
 
 
-def _checked(key: str, request: Mapping[str, Any], arch: str, keys: TrustedKeys) -> LoadedPlan:
-    """Raises BadAnswer, SignatureError."""
+def _checked(key: str, request: Mapping[str, Any], arch: str, trust: Trust) -> LoadedPlan:
+    """Raises BadAnswer, Untrusted."""
     head, body = _parts(key)
     asked = head.get("request", "").encode()
-    if keys:
-        message = answer_message("POST", RESOLVE, asked, body)
-        keys.check(head.get("signature", ""), message, "the answer")
+    trust.check(head.get("signature", ""), "POST", RESOLVE, asked, body)
     if f"{PLAN} {_digest_of(asked)}" != key:
         raise BadAnswer("it is an answer to another request")
     answer = answer_in(body, kept=True)
     if request.get("device_key", answer.device_key) != answer.device_key:
         raise BadAnswer(f"it is for devices of class {answer.device_key!r:.40}")
     head, executor = _parts(f"{RUNS} {arch}")
-    if keys:
-        keys.check(head.get("signature", ""), answer_message("GET", EXECUTOR, b"", executor), "the executor")
+    trust.check(head.get("signature", ""), "GET", EXECUTOR, b"", executor)
     binaries = {sha256: _binary(sha256) for sha256 in answer.binaries}
     seconds = json.loads(asked).get("seconds", 0.0)
     return LoadedPlan(answer, binaries, (hashlib.sha256(executor).hexdigest(), executor), float(seconds))

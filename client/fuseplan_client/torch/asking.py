@@ -19,13 +19,14 @@ from fuseplan_client.server.cache import Kept
 from fuseplan_client.server.client import PlanClient
 from fuseplan_client.server.errors import BadArgument, PlanServerError, ProblemAnswer, ServerAbsent
 from fuseplan_client.server.transport import base_url
-from fuseplan_client.server.trust import is_loopback
+from fuseplan_client.server.trust import Trust
 from fuseplan_client.torch.artifacts import forget_plan, loaded_plan, record
 
 log = logging.getLogger("fuseplan")
 
 ENDING_S = 30.0  # for what is written or loaded when the process ends
 END = object()
+OWN_SERVER = "http://127.0.0.1"  # of this machine, at whatever port
 TURN_S = 0.25  # between looks at what is open
 REFINING_S = 2.0  # between looks at a plan that is being made better
 NO_SUCH_DEVICE = ("no-device", "other-device")
@@ -228,8 +229,7 @@ class Asker:
             return False
         question.is_new = False
         try:
-            keys = self._options.get("server_keys")
-            found = loaded_plan(question.bodies, architecture(), keys, self._must_be_signed())
+            found = loaded_plan(question.bodies, architecture(), self._trust())
             if found is None:
                 return False
             question.ready(found.answer, found.binaries, self._run_by(found.executor))
@@ -239,14 +239,10 @@ class Asker:
         question.plan_key = found.answer.plan_key
         return found.seconds >= question.seconds[-1]
 
-    def _must_be_signed(self) -> bool:
-        """Whether plans have to be signed, by the rule of `PlanClient`."""
-        said = self._options.get("signed")
-        return (
-            bool(said)
-            if said is not None
-            else self.address is not None and not is_loopback(base_url(self.address).host)
-        )
+    def _trust(self) -> Trust:
+        """The trust that answers of the server are given. Raises Untrusted, BadArgument."""
+        server = base_url(self.address or OWN_SERVER)
+        return Trust(server, self._options.get("server_keys"), self._options.get("signed"))
 
     def _hand_over(self, client: PlanClient, question: Question, answer: Answer) -> None:
         binaries = {sha256: client.binary(sha256) for sha256 in answer.binaries}
