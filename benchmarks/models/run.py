@@ -72,22 +72,18 @@ def _print_row(options: argparse.Namespace) -> None:
 
 
 def _measured(key: Key, options: argparse.Namespace) -> dict[str, Any]:
-    """The row, from a process with that many CPUs, or all where it is a GPU's, whose environment holds no library to
-    less than it can do."""
+    """The row, from a process whose environment holds no library to less than it can do. Searches have all CPUs,
+    however many threads the model has."""
     name, size, dtype, threads = key
     command = [sys.executable, "-m", "benchmarks.models", "--row", f"{name},{size},{dtype},{threads}"]
     command += ["--seconds", str(options.seconds), "--rounds", str(options.rounds)]
     command += ["--device", options.device, "--race-seconds", str(options.race_seconds)]
     command += ["--server", options.server] if options.server else []
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("OPENBLAS_", "OMP_", "MKL_"))}
-    cpus = sorted(os.sched_getaffinity(0))[: threads if options.device == "cpu" else None]
     with tempfile.TemporaryDirectory() as folder:
         for part in ("DATA", "CACHE", "CONFIG"):
             environment[f"XDG_{part}_HOME"] = f"{folder}/{part}"
-        done = subprocess.run(
-            command, capture_output=True, text=True, env=environment, check=False,
-            preexec_fn=lambda: os.sched_setaffinity(0, cpus),
-        )  # fmt: skip
+        done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
     if done.returncode:
         last = (done.stderr.strip().splitlines() or ["no output"])[-1]
         return {"model": name, "size": size, "dtype": dtype, "threads": threads, "problem": last}

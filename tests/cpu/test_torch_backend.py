@@ -168,6 +168,37 @@ def test_autocast(backend: Backend) -> None:
         assert disagreement(found, expected) == ""
 
 
+def scanned(x: Any, w: Any) -> Any:
+    """A scan in f32 of what is rounded to a half dtype before, and everything on the way."""
+    step = F.softplus(x * 0.7 + w)
+    decay = (-step * x.abs() - step).float()
+    sums = decay.cumsum(1)
+    return sums, sums.exp() * step.float(), (sums.exp() * step.float()).to(x.dtype)
+
+
+def residual(x: Any, w: Any) -> Any:
+    """A stream in f32 beside products in a half dtype, as under autocast."""
+    stream = x.float()
+    found = stream + ((x @ w.t()) * 0.3 + 0.1).float()
+    return found, F.layer_norm(found, found.shape[-1:]).sum(1)
+
+
+@pytest.mark.turn("calls by plans: sizes and casts")
+@pytest.mark.parametrize("function", [scanned, residual])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_f32_that_comes_of_halves(function: Callable[..., Any], dtype: torch.dtype, backend: Backend) -> None:
+    """Plans that round otherwise on the way to an f32 result, or not at all, are not wrong."""
+    compiled = torch.compile(function, backend=backend)
+    for seed in range(CALLS):
+        torch.manual_seed(seed)
+        x, w = torch.randn(6, 24).to(dtype), torch.randn(24, 24).to(dtype)
+        expected = function(x, w[0] if function is scanned else w)
+        found = compiled(x, w[0] if function is scanned else w)
+        assert disagreement(found, expected, [dtype] * len(expected)) == ""
+    assert planned(backend), backend.problems
+    assert not any("wrong" in problem for problem in backend.problems), backend.problems
+
+
 @pytest.mark.turn("calls by plans: what runs")
 def test_graph_breaks(backend: Backend) -> None:
     def function(x: Any) -> Any:

@@ -1,15 +1,18 @@
 """Whether a plan's tensors agree with those of what it replaces, by tolerances that are stated here."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
+from torch.fx import GraphModule, Node
+from torch.utils._pytree import tree_leaves
 
 # By dtype: how far the results may be apart as a whole, root of the sum of squares of differences over that of the
-# values; both sides round, each op of a group, and sums may be in any order. In f32 a term that is left out of a sum of
-# a thousand, a scale taken twice or an operand transposed is beyond these; what lies between is for the service, which
-# checked the plan against error bounds of the graph before it gave it away.
+# values; both sides round, each op of a group, and sums may be in any order. The dtype is the coarsest that a group
+# rounds to on the way to a result: an f32 sum of bf16 products is off by their roundings. In f32 a term that is left
+# out of a sum of a thousand, a scale taken twice or an operand transposed is beyond these; what lies between is for the
+# service, which checked the plan against error bounds of the graph before it gave it away.
 TOLERANCE = {
     torch.float64: 1e-9,
     torch.float32: 1e-4,
@@ -32,20 +35,41 @@ FLIPPED = 1e-3
 CHUNK = 1 << 22  # elements that are compared at a time
 
 
-def disagreement(found: Any, expected: Any) -> str:
+def roundings(module: GraphModule) -> list[torch.dtype | None]:
+    """For each output of a group, the coarsest dtype of what the group computes on the way to it, itself among them;
+    None where there are no floats. What the group is given has no roundings of its own."""
+    of: dict[Node, torch.dtype | None] = {}
+    for node in module.graph.nodes:
+        if node.op not in ("placeholder", "get_attr", "output"):
+            own = [v.dtype for v in tree_leaves((node.meta.get("val"),)) if isinstance(v, torch.Tensor)]
+            of[node] = _coarsest([*own, *(of.get(n) for n in node.all_input_nodes)])
+    (results,) = next(n for n in module.graph.nodes if n.op == "output").args
+    listed = results if isinstance(results, Sequence) else (results,)
+    return [of.get(r) if isinstance(r, Node) else None for r in listed]
+
+
+def _coarsest(dtypes: Iterable[torch.dtype | None]) -> torch.dtype | None:
+    return max((d for d in dtypes if d in TOLERANCE), key=lambda d: TOLERANCE[d], default=None)
+
+
+def disagreement(found: Any, expected: Any, rounded: Sequence[torch.dtype | None] = ()) -> str:
     """Where the results of a group and of its plan differ by more than the tolerance; "" where they do not. Both are a
-    tensor, or a sequence of tensors and other values."""
+    tensor, or a sequence of tensors and other values. rounded: as `roundings` has it, where they are a group's."""
     ours, theirs = (v if isinstance(v, Sequence) else (v,) for v in (found, expected))
-    sizes = dict[torch.dtype, float]()
-    for t in theirs:
-        if isinstance(t, torch.Tensor) and t.dtype in TOLERANCE and t.numel():
-            chunks = (c.double().nan_to_num(posinf=0.0, neginf=0.0) for c, _ in _chunks(t, t))
-            size = math.sqrt(sum(c.square().sum().item() for c in chunks) / t.numel())
-            sizes[t.dtype] = max(sizes.get(t.dtype, 0.0), size)
     if len(ours) != len(theirs):
         return f"{len(ours)} outputs, expected {len(theirs)}"
-    for i, (a, b) in enumerate(zip(ours, theirs, strict=True)):
-        if problem := _of_tensors(a, b, sizes) if isinstance(b, torch.Tensor) else _of_values(a, b):
+    dtypes = [
+        _coarsest([t.dtype, given]) if isinstance(t, torch.Tensor) and t.dtype in TOLERANCE else None
+        for t, given in zip(theirs, rounded or [None] * len(theirs), strict=True)
+    ]
+    sizes = dict[torch.dtype, float]()
+    for t, dtype in zip(theirs, dtypes, strict=True):
+        if dtype is not None and t.numel():
+            chunks = (c.double().nan_to_num(posinf=0.0, neginf=0.0) for c, _ in _chunks(t, t))
+            size = math.sqrt(sum(c.square().sum().item() for c in chunks) / t.numel())
+            sizes[dtype] = max(sizes.get(dtype, 0.0), size)
+    for i, (a, b, dtype) in enumerate(zip(ours, theirs, dtypes, strict=True)):
+        if problem := _of_tensors(a, b, dtype, sizes) if isinstance(b, torch.Tensor) else _of_values(a, b):
             return f"output {i}: {problem}"
     return ""
 
@@ -60,9 +84,10 @@ def _of_values(a: Any, b: Any) -> str:
     return "" if type(a) is type(b) and (a == b or a is b) else f"expected {b!r}, got {a!r}"
 
 
-def _of_tensors(a: Any, b: torch.Tensor, sizes: Mapping[torch.dtype, float]) -> str:
-    """sizes: by dtype, root mean square of the largest output. One whose terms cancel, as the gradient of a bias before
-    a norm, is roundings of terms as large as others alone."""
+def _of_tensors(a: Any, b: torch.Tensor, rounded: torch.dtype | None, sizes: Mapping[torch.dtype, float]) -> str:
+    """rounded: the dtype whose roundings count, None for integers. sizes: by that, root mean square of the largest
+    output. One whose terms cancel, as the gradient of a bias before a norm, is roundings of terms as large as others
+    alone."""
     if not isinstance(a, torch.Tensor):
         return f"expected a tensor, got {a!r}"
     said = [(t.dtype, tuple(t.shape), tuple(t.stride()), t.device) for t in (a, b)]
@@ -70,10 +95,10 @@ def _of_tensors(a: Any, b: torch.Tensor, sizes: Mapping[torch.dtype, float]) -> 
         return f"expected {said[1]}, got {said[0]}"
     if not b.numel():
         return "" if a.shape == b.shape and a.dtype == b.dtype else f"expected {said[1]}, got {said[0]}"
-    if b.dtype not in TOLERANCE:
+    if rounded is None:
         differing = sum((x != y).sum().item() for x, y in _chunks(a, b))
         return f"{differing / b.numel():.2%} of its elements differ" if differing > FLIPPED * b.numel() else ""
-    tolerance = max(TOLERANCE[b.dtype], _reduced(b.device) if b.dtype == torch.float32 else 0.0)
+    tolerance = max(TOLERANCE[rounded], _reduced(b.device) if b.dtype == torch.float32 else 0.0)
     off = size = count = 0.0
     for x, y in _finite(a, b):
         if x is None or y is None:
@@ -84,8 +109,8 @@ def _of_tensors(a: Any, b: torch.Tensor, sizes: Mapping[torch.dtype, float]) -> 
     if not count:
         return ""
     off, size = math.sqrt(off / count), math.sqrt(size / count)
-    limits = torch.finfo(b.dtype)
-    tiny = max(limits.tiny, min(CANCELLED * limits.eps, tolerance) * sizes[b.dtype])
+    limits = torch.finfo(rounded)
+    tiny = max(limits.tiny, min(CANCELLED * limits.eps, tolerance) * sizes[rounded])
     if off > tolerance * size + tiny:
         return f"off by {off / size if size else off:.2g} as a whole, allowed are {tolerance:.2g}"
     for x, y in _finite(a, b):

@@ -25,6 +25,7 @@ from fuseplan_client.device import class_key
 from fuseplan_client.plan import read_plan
 from fuseplan_client.server.answers import Answer
 from fuseplan_client.torch import asking
+from fuseplan_client.torch.agreement import roundings
 from fuseplan_client.torch.asking import Asker, Question
 from fuseplan_client.torch.devices import Given, GroupDevice, device_of
 from fuseplan_client.torch.embedded import embedded_server
@@ -206,8 +207,10 @@ class Backend:
         examples = values if dynamic or mode is None else [concrete(v, mode) for v in values]
         wanted = Wanted(_named(call.args, constants), updates, seconds)
         ask = partial(self._ask, whole.device, wanted) if is_part else partial(self._ask_with_parts, whole, wanted)
-        slot = partial(Slot, refused=self._refused, changed=whole.changed, updates=updates, device=whole.device)
-        group = PlannedGroup(getattr(parent, name), examples, dynamic, label, updates, slot, ask, UNTIL[self.until][0])
+        inner = getattr(parent, name)
+        about: dict[str, Any] = {"updates": updates, "rounded": roundings(inner), "device": whole.device}
+        slot = partial(Slot, refused=self._refused, changed=whole.changed, **about)
+        group = PlannedGroup(inner, examples, dynamic, label, updates, slot, ask, UNTIL[self.until][0])
         setattr(parent, name, group)
         return group
 

@@ -94,10 +94,10 @@ Refused = Callable[[Offered, Refusal, str, float | None, float | None], None]
 @dataclass
 class Slot:
     """Calls go to `run`. replaced: the group as PyTorch's own ops. changed: told of every plan that is offered,
-    accepted or refused, and of the end. updates: those that a call makes. device: that it runs on. reason: why there is
-    no plan, or why the last one was refused. ops: of the graph that was asked about. is_open: another plan may still
-    come. plan_us, replaced_us: times of the last plan that was timed, and of what ran before. verdicts: on all that
-    were.
+    accepted or refused, and of the end. updates: those that a call makes. rounded: see `agreement.roundings`; empty
+    where outputs are as exact as their dtypes. device: that it runs on. reason: why there is no plan, or why the last
+    one was refused. ops: of the graph that was asked about. is_open: another plan may still come. plan_us, replaced_us:
+    times of the last plan that was timed, and of what ran before. verdicts: on all that were.
 
     With a new plan, the first call runs both sides and compares; the next ones run either in turns, and are timed; from
     then on the faster side runs. A later plan is timed against the one that runs by then; plans are judged one after
@@ -110,6 +110,7 @@ class Slot:
     refused: Refused
     changed: Callable[[], None] = lambda: None
     updates: Sequence[Update] = ()
+    rounded: Sequence[torch.dtype | None] = ()
     device: GroupDevice = CPU
     reason: str = ""
     state: State = "waiting"
@@ -124,9 +125,12 @@ class Slot:
     _judged: Offered | None = None
     _next: deque[Offered] = field(default_factory=deque)
     _judging: threading.RLock = field(default_factory=threading.RLock)
+    _rounded: Sequence[torch.dtype | None] = field(init=False)
 
     def __post_init__(self) -> None:
         self.run = self.replaced
+        updated = [self.rounded[u.output] for u in self.updates] if self.rounded else []
+        self._rounded = self._with_updated(self.rounded, updated)
 
     @property
     def kernels(self) -> int | None:
@@ -203,7 +207,7 @@ class Slot:
                 found = None  # there may be room for one side
             else:
                 if found is not None:
-                    self._compare(plan, found, self._with_updated(expected, args))
+                    self._compare(plan, found, self._with_updated(expected, self._updated(args)))
                 return expected
             self._refuse(plan, "unusable", "there is no memory for what it gives beside what ran before")
             return self.replaced(args)
@@ -222,13 +226,13 @@ class Slot:
         except HalfDone as error:  # to copies
             self._refuse(plan, "unusable", f"{type(error).__name__}: {error}")
             return None
-        return None if found is None else self._with_updated(found, own)
+        return None if found is None else self._with_updated(found, self._updated(own))
 
     def _compare(self, plan: Offered, found: Any, expected: Any) -> None:
         plan.began = True
         why: Refusal = "wrong"
         try:
-            problem = disagreement(found, expected)
+            problem = disagreement(found, expected, self._rounded)
         except Exception as error:  # of memory for the comparison, for one
             why, problem = "unusable", f"it cannot be compared: {type(error).__name__}: {error}"
         if problem:
@@ -237,11 +241,13 @@ class Slot:
             plan.is_checked = True
             self.run = self._timed
 
-    def _with_updated(self, found: Any, args: Sequence[Any]) -> Any:
-        if not self.updates:
-            return found
+    def _updated(self, args: Sequence[Any]) -> Sequence[Any]:
+        return [args[u.input] for u in self.updates]
+
+    def _with_updated(self, found: Any, updated: Sequence[Any]) -> Any:
+        """Results as they are compared: those that belong elsewhere are looked at there."""
         left = {update.output for update in self.updates}
-        return [*(v for i, v in enumerate(found) if i not in left), *(args[u.input] for u in self.updates)]
+        return [*(v for i, v in enumerate(found) if i not in left), *updated] if left else found
 
     def _timed(self, args: Sequence[Any]) -> Any:
         """The results of either side, the one that has run less often by now."""

@@ -1,12 +1,16 @@
 """Tolerances of a plan's results: as a whole, in an element, where PyTorch itself is off."""
 
+from typing import Any
+
 import pytest
 
 torch = pytest.importorskip("torch")
 
 # ruff: noqa: E402  PyTorch is an extra
 from fuseplan_client.torch import agreement
-from fuseplan_client.torch.agreement import disagreement
+from fuseplan_client.torch.agreement import disagreement, roundings
+
+from tests.support.aten_graphs import traced
 
 
 @pytest.fixture(params=[1 << 22, 100])
@@ -52,3 +56,32 @@ def test_products_that_pytorch_rounds_itself(precision: str, off: float) -> None
         assert disagreement(x * (1 + max(3 * off, 1e-3)), x) != ""
     finally:
         torch.set_float32_matmul_precision(before)
+
+
+def test_roundings_on_the_way_to_a_result() -> None:
+    """A result is as exact as the coarsest dtype that a group computes on the way to it; what it is given is exact."""
+
+    def function(x: torch.Tensor, w: torch.Tensor) -> Any:
+        half = (x + 1).to(torch.float16)
+        wide = w.float() * 2
+        product = (w @ w).float()
+        return wide, product, half, half.double() + 1, (wide > 0), product.argmax(), product + wide, w.sum(), x + 1
+
+    (graph,) = traced(function, [torch.randn(4, 4), torch.randn(4, 4).bfloat16()])
+    f32, f16, bf16 = torch.float32, torch.float16, torch.bfloat16
+    assert roundings(graph.module) == [f32, bf16, f16, f16, f32, bf16, bf16, bf16, f32]
+
+
+@pytest.mark.usefixtures("chunk")
+@pytest.mark.parametrize("half", [torch.bfloat16, torch.float16])
+def test_an_f32_result_of_halves(half: torch.dtype) -> None:
+    torch.manual_seed(0)
+    x = torch.randn(37, 29)
+    near, far, bound = x * (1 + torch.finfo(half).eps / 4), x * 1.2, agreement.TOLERANCE[half]
+    assert disagreement(near, x) != ""
+    assert disagreement([x, near], [x, x], [None, half]) == ""
+    assert disagreement([near, x], [x, x], [torch.float32, half]).startswith("output 0: off by")
+    assert disagreement(far, x, [half]).startswith("output 0: off by 0.2 as a whole, allowed are")
+    assert disagreement(x * (1 + 0.9 * bound), x, [half]) == ""
+    assert disagreement(x > 0, x > 0.5, [half]) != ""  # not of floats
+    assert disagreement(near.double(), x.double(), [half]) == ""

@@ -21,6 +21,7 @@ from fuseplan_client.torch.backend import Backend, fuseplan
 from fuseplan_client.torch.backward import MOST_FOLLOWED
 from fuseplan_client.torch.devices import CpuDevice
 from fuseplan_client.torch.slot import MOST_UNFIT, TIMED_CALLS, Offered, Progress, Slot, Verdict
+from fuseplan_client.torch.updates import Update, updating
 from fuseplan_client.torch.whole import Race
 
 from benchmarks.models.row import milestones
@@ -48,6 +49,21 @@ def test_a_call_that_comes_late_does_not_run_a_plan_that_was_not_compared() -> N
     assert not wrong.is_checked
     assert torch.equal(slot.run((x,))[0], x + 1)
     assert slot.reason.startswith("wrong")
+
+
+def test_what_a_group_rounds_counts_in_results_and_in_what_they_update() -> None:
+    """By output, wherever its values are looked at: outputs that belong into inputs are compared behind the others."""
+
+    def made(off: Sequence[float]) -> Callable[[Sequence[Any]], Any]:
+        return updating(lambda args: tuple(args[0] * (1 + o) for o in off), updates)
+
+    x, updates = torch.randn(64) + 3, (Update(0, 1), Update(2, 0))
+    half, own = torch.bfloat16, torch.float32
+    for rounded, wrong in (([half, own, half], False), ([own, own, half], True), ([half, half, own], True), ([], True)):
+        slot = Slot(made((0, 0, 0)), lambda *_: None, updates=updates, rounded=rounded)
+        slot.offer(Offered(made((1e-3, 0, 1e-3)), "halves"))
+        slot.run((x.clone(), torch.zeros(64)))
+        assert slot.reason.startswith("wrong") is wrong, (rounded, slot.reason)
 
 
 def test_a_slot_that_another_thread_judges_runs_what_it_ran_before() -> None:
@@ -222,7 +238,7 @@ def test_the_other_ways_of_a_group_share_as_many_seconds_as_the_group_has() -> N
 def test_a_comparison_that_fails_is_the_plans_fault(monkeypatch: pytest.MonkeyPatch) -> None:
     """There may be no memory for it: the call gives what it gave before, and the plan is not tried again."""
 
-    def broken(found: Any, expected: Any) -> str:
+    def broken(*_: Any) -> str:
         raise torch.OutOfMemoryError("out of memory")
 
     monkeypatch.setattr(slot_module, "disagreement", broken)
