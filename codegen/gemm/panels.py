@@ -13,7 +13,7 @@ from codegen.gemm.tasks import AxisSplit
 from codegen.kernel import EmitError
 from codegen.lowering.canonical_inputs import with_own_inputs
 from codegen.lowering.index import Affine, Axis
-from codegen.lowering.program import Program
+from codegen.lowering.program import Path, Program
 from codegen.lowering.stores import pull_outputs
 from codegen.lowering.value import Value, cone
 from fusion_ir.core.extent import dense_strides, shape_of
@@ -121,12 +121,16 @@ def stores_of(program: Program) -> list[Affine]:
 
 def row_elements(program: Program, places: Iterable[Affine], iterations: int | None = None) -> int:
     """Elements of scratch memory that belong to one iteration of a program's outermost loop, or of its outermost loops
-    joined, of which there are `iterations`. places: where it accesses the memory. Raises EmitError unless each
-    iteration has consecutive rows for itself."""
-    paths = {tuple(_outermost([loop.axis for loop in key.path], iterations)) for key in program.blocks if key.path}
+    joined, of which there are `iterations`. places: where it accesses the memory. Raises EmitError unless all of it
+    runs in that one loop, and each iteration has consecutive rows for itself: a mean of a column is a loop over all
+    rows before the one that reads it."""
+    paths = {tuple(_outermost(key.path, iterations)) for key in program.blocks if key.path}
     if len(paths) != 1:
         raise EmitError(f"what is behind the product runs in {len(paths)} loops, expected one over its rows")
-    (axes,) = paths
+    (loops,) = paths
+    if any(r.home.path[: len(loops)] != loops for r in program.reductions.values()):
+        raise EmitError("what is behind the product sums over its rows")
+    axes = [loop.axis for loop in loops]
     found = set[int]()
     for e in places:
         steps = [e.coef(a) for a in axes]
@@ -184,12 +188,12 @@ def _outer(call: GemmCall, iterations: int, row: int) -> list[Dim]:
     return outer
 
 
-def _outermost(axes: Sequence[Axis], iterations: int | None) -> Sequence[Axis]:
-    """The first of the axes, or as many as have so many iterations together."""
+def _outermost(path: Path, iterations: int | None) -> Path:
+    """The first of the loops, or as many as have so many iterations together."""
     count = 1
-    while iterations is not None and count < len(axes) and prod(a.extent for a in axes[:count]) < iterations:
+    while iterations is not None and count < len(path) and prod(loop.axis.extent for loop in path[:count]) < iterations:
         count += 1
-    return axes[:count]
+    return path[:count]
 
 
 def _are_one(axes: Sequence[Axis], steps: Sequence[int]) -> bool:

@@ -15,7 +15,7 @@ from fusion_ir.dtype import bf16, f16, f32, f64
 from fusion_ir.reference.interpreter import interpret
 from fusion_ir.reference.sample_inputs import sample_inputs
 from tests.support.attention import below, causal, masked, scores, tensor, whole
-from tests.support.candidates import assert_right, check_all, kernels_of, refusal, run_kernel
+from tests.support.candidates import assert_right, check_all, check_statistics, kernels_of, refusal, run_kernel
 from tests.support.products import dense_graph
 from tests.support.whole import WHOLE, in_turn, one_part
 
@@ -127,6 +127,10 @@ def cases() -> Iterator[tuple[str, Graph]]:
 @pytest.mark.soak
 def test_cases(bench: Workbench) -> None:
     assert_right(one_part(cases(), 3, "attention"), "attention", bench, most=12 if WHOLE else 3)
+
+
+def test_statistics_behind_a_product(bench: Workbench) -> None:
+    check_statistics(bench)
 
 
 def test_rows_that_see_nothing(bench: Workbench) -> None:

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from copy import deepcopy
 from dataclasses import replace
 from typing import Any
 
@@ -157,15 +158,27 @@ def test_no_grad_and_inference_mode(backend: Backend) -> None:
 
 
 @pytest.mark.turn("calls by plans: sizes and casts")
-def test_autocast(backend: Backend) -> None:
-    model = torch.nn.Sequential(torch.nn.Linear(32, 48), torch.nn.GELU(), torch.nn.LayerNorm(48))
+@pytest.mark.parametrize("norm", [torch.nn.LayerNorm(48), torch.nn.BatchNorm1d(48), torch.nn.GroupNorm(3, 48)], ids=str)
+def test_autocast(norm: torch.nn.Module, backend: Backend) -> None:
+    """Norms of bf16 with parameters in f32, with what they save for their backward pass."""
+    model = torch.nn.Sequential(torch.nn.Linear(32, 48), norm, torch.nn.GELU())
+    own, parameters = deepcopy(model), list(model.parameters())
     compiled = torch.compile(model, backend=backend)
     for _ in range(CALLS):
         x = torch.randn(9, 32)
         with torch.autocast("cpu", torch.bfloat16):
-            found, expected = compiled(x), model(x)
+            found, expected = compiled(x), own(x)
         assert found.dtype == expected.dtype
-        assert disagreement(found, expected) == ""
+        sides = [
+            [out, *torch.autograd.grad(out.float().square().mean(), list(side.parameters()))]
+            for out, side in ((found, model), (expected, own))
+        ]
+        assert disagreement(*sides, [torch.bfloat16] * (1 + len(parameters))) == ""
+    assert [torch.allclose(a, b, rtol=1e-2) for a, b in zip(model.buffers(), own.buffers(), strict=True)].count(
+        False
+    ) == 0
+    assert planned(backend), [(s.state, s.reason) for s in slots(backend)]
+    assert not any("wrong" in problem for problem in backend.problems), backend.problems
 
 
 def scanned(x: Any, w: Any) -> Any:

@@ -18,7 +18,7 @@ from fusion_ir.core.node import Node
 from fusion_ir.dtype import bf16, f16, f32
 from testing.emulated_kernels import emulated_device
 from tests.support.attention import below, causal, masked, scores, tensor, whole
-from tests.support.candidates import check_all, refusal
+from tests.support.candidates import check_all, check_statistics, refusal
 from tests.support.products import dense_graph
 from tests.support.whole import in_turn, some
 
@@ -127,6 +127,10 @@ def sizes() -> Iterator[tuple[str, Graph]]:
         yield f"{rows} x {columns}, {size} and {width}", causal(2, rows, columns, size, width)
     yield "f16", causal(1, 33, 65, 33, 7, dtype=f16)
     yield "f16, masked", masked(1, 33, 65, 33, dtype=f16)
+
+
+def test_statistics_behind_a_product(bench: Workbench) -> None:
+    check_statistics(bench)
 
 
 @pytest.mark.turn("emulated attention")

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from fuseplan_client.torch import Exported, Refused, export, partition
 from fuseplan_client.torch.export import NOTHING, is_view
+from fuseplan_client.torch.kernel_dtypes import foresee
 from fuseplan_client.torch.wire import DTYPES, Tensor, Writer
 from torch._functorch._aot_autograd.utils import make_boxed_func
 from torch._functorch.aot_autograd import aot_function
@@ -39,8 +40,15 @@ def traced(function: Callable[..., Any], tensors: Sequence[torch.Tensor]) -> lis
     """
     found: list[Traced] = []
 
+    def cut(joint: GraphModule, inputs: Sequence[Any], **how: Any) -> tuple[GraphModule, GraphModule]:
+        foresee(joint)
+        return default_partition(joint, inputs, **how)
+
     def compiler(kind: str) -> Callable[..., Any]:
         def compiled(module: GraphModule, _: Any) -> Callable[..., Any]:
+            if kind == "inference":
+                foresee(module)
+
             def call(*args: Any) -> Any:
                 found.append(Traced(kind, module, tuple(_kept(a) for a in args)))
                 return module(*args)
@@ -53,7 +61,7 @@ def traced(function: Callable[..., Any], tensors: Sequence[torch.Tensor]) -> lis
         function,
         compiler("forward"),
         compiler("backward"),
-        partition_fn=default_partition,
+        partition_fn=cut,
         inference_compiler=compiler("inference"),
         keep_inference_input_mutations=True,
     )

@@ -17,6 +17,7 @@ from scheduler.plans.assemble import Choice, assemble
 from scheduler.rewrites.prepare import prepare
 from scheduler.segments.atoms import atoms_of
 from scheduler.segments.segment import extract
+from tests.support.products import STATISTICS
 
 # Said to schedules of family `aten` that name an algorithm beyond the library's list (codegen/families/aten_calls.py).
 BEYOND_THE_LIST = re.compile(r"rejected: cuBLASLt has (\d+) algorithms for this call, not \d+$")
@@ -73,6 +74,20 @@ def check_all(cases: Sequence[tuple[str, Graph, list[Kernel]]], bench: Workbench
 def assert_right(cases: Iterable[tuple[str, Graph]], family: str, bench: Workbench, *, most: int = 100) -> None:
     """The family takes each graph, and its kernels do what the graph says."""
     wrong = check_all([(name, graph, kernels_of(graph, family, bench, most=most)) for name, graph in cases], bench)
+    assert not wrong, "\n".join(wrong)
+
+
+def check_statistics(bench: Workbench) -> None:
+    """Every family that takes a product with statistics of its rows, or of its columns, computes them: tasks that have
+    some of the rows do not know the columns."""
+    cases: list[tuple[str, Graph, list[Kernel]]] = []
+    for name, graph in STATISTICS.items():
+        for family in FAMILIES.values():
+            if family.accepts(graph, bench.device) is None:
+                emitted = [family.emit(graph, s, bench.device) for s in family.space(graph, bench.device)[:2]]
+                cases.append((f"{family.name} {name}", graph, emitted))
+    assert any("along 1" in name for name, _, _ in cases)
+    wrong = check_all(cases, bench)
     assert not wrong, "\n".join(wrong)
 
 

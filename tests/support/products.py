@@ -8,7 +8,7 @@ from fusion_ir import building as build
 from fusion_ir.core.extent import dense_strides, shape_of
 from fusion_ir.core.graph import Graph, InputSpec, OutputSpec
 from fusion_ir.core.node import Node
-from fusion_ir.dtype import DType, f32
+from fusion_ir.dtype import DType, bf16, f32
 from fusion_ir.ops import make_input
 
 
@@ -61,3 +61,31 @@ def spread_product(
         return behind(build.einsum(view(x, a), view(w, b), left, right, result, out))
 
     return dense_graph([[extents[x] * steps[x] for x in axes] for axes in (a, b)], multiplied, stored)
+
+
+def statistics(rows: int, columns: int, dtype: DType, outputs: str, axis: int) -> Graph:
+    """A product, and what is computed of all of it along an axis, as by a norm behind a layer: 0 for statistics of each
+    column, 1 of each row. outputs: of y, the product; d, without the mean; m, mean; v, variance; n, normalized; q, a
+    softmax."""
+
+    def compute(x: Node, w: Node) -> tuple[Node, ...]:
+        y = build.matmul(x, build.transpose(w))
+        z = build.cast(y, f32)
+        m = build.mean(z, [axis], keepdims=True)
+        d = build.sub(z, m)
+        v = build.mean(build.mul(d, d), [axis], keepdims=True)
+        n = build.mul(d, build.rsqrt(build.add(v, 1e-5)))
+        p = build.exp(build.sub(z, build.max_(z, [axis], keepdims=True)))
+        q = build.div(p, build.sum_(p, [axis], keepdims=True))
+        return tuple({"y": y, "d": d, "m": m, "v": v, "n": n, "q": q}[name] for name in outputs)
+
+    return dense_graph([(rows, 32), (columns, 32)], compute, dtype)
+
+
+STATISTICS = {
+    f"{outputs} {dtype} {rows} x {columns} along {axis}": statistics(rows, columns, dtype, outputs, axis)
+    for outputs in ("n", "d", "yv", "ymn", "q", "yq")
+    for dtype in (f32, bf16)
+    for rows, columns in ((9, 48), (48, 9), (70, 16))
+    for axis in (0, 1)
+}

@@ -38,6 +38,7 @@ from fuseplan_client.torch.group import (
     own_by_eager,
     own_by_inductor,
 )
+from fuseplan_client.torch.kernel_dtypes import foresee
 from fuseplan_client.torch.layouts import channels_last
 from fuseplan_client.torch.partition import partition
 from fuseplan_client.torch.parts import parts_of, ways_of
@@ -155,8 +156,10 @@ class Backend:
         return min_cut_rematerialization_partition(self._laid_out(joint), inputs, **how)
 
     def _laid_out(self, module: GraphModule) -> GraphModule:
-        """The graph with the layouts that convolutions are fast with; as it came where that fails."""
+        """The graph with the dtypes that kernels give, and the layouts that convolutions are fast with; as it came
+        where that fails."""
         try:
+            foresee(module)
             return channels_last(module)
         except Exception as error:
             self.problems.append(f"layouts: {type(error).__name__}: {error}")

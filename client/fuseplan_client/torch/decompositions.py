@@ -77,9 +77,16 @@ def lowered(
         found = lowering(Call(writer, target, out, tuple(operands)), *args, **kwargs)
     else:
         device = next((o.device for o in tree_leaves((out,)) if isinstance(o, torch.Tensor)), torch.device("cpu"))
-        found = _Decomposed(writer, mode, device).results(target, args, kwargs)
+        found = _as_given(_Decomposed(writer, mode, device).results(target, args, kwargs), out)
     _check(target, found, out)
     return found
+
+
+def _as_given(found: Any, out: Any) -> Any:
+    """Results of a decomposition in the dtypes of the kernel, see `kernel_dtypes`."""
+    if isinstance(found, tuple | list) and isinstance(out, tuple | list) and len(found) == len(out):
+        return tuple(map(_as_given, found, out))
+    return found.cast(out.dtype) if isinstance(found, Tensor) and isinstance(out, torch.Tensor) else found
 
 
 def _unsaid(value: torch.Tensor) -> bool:

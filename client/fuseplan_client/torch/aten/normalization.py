@@ -120,6 +120,74 @@ def group_norm(
     return out.reshape(x.shape).cast(x.dtype), mean, rstd
 
 
+def batch_norm(
+    call: Call,
+    x: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    training: bool,
+    momentum: float,
+    eps: float,
+) -> tuple[Tensor, ...]:
+    """((x - mean) / sqrt(var + eps) weight + bias, mean, 1 / sqrt(var + eps)), and behind them new running statistics
+    where the call gives such.
+
+    x [batch, channels, ...], all others [channels]. In training mean and var are those of x for each channel, and a new
+    running statistic is momentum of that and 1 - momentum of the old one, var by n - 1. Else they are the running ones,
+    which stay, and the second and third result are empty.
+    """
+    inner = wide(x.dtype)
+    if not x.elements:
+        raise Refused("a norm of nothing")
+    channels, axes = x.shape[1], [0, *range(2, x.rank)]
+    row = (channels, *(1,) * (x.rank - 2))
+    given = x.cast(inner)
+    if training:
+        mean = reduced(given, "mean", axes, False, inner)
+        var = reduced(given, "var", axes, False, inner, correction=0)
+    elif running_mean is not None and running_var is not None:
+        mean, var = running_mean.cast(inner), running_var.cast(inner)
+    else:
+        raise Refused("a batch norm without statistics")
+    rstd = (var + eps).pointwise("rsqrt")
+    out = (given - mean.reshape(row)) * rstd.reshape(row)
+    out = out if weight is None else out * weight.cast(inner).reshape(row)
+    out = out if bias is None else out + bias.cast(inner).reshape(row)
+    found = [out, mean, rstd] if training else [out, *(call.writer.full(o.shape, 0, inner) for o in call.out[1:3])]
+    if len(call.out) > 3 and running_mean is not None and running_var is not None:
+        count = x.elements // channels
+        if training and count == 1:
+            raise Refused("a variance of one element")
+        of_x = (mean, var * (count / (count - 1))) if training else ()
+        old = running_mean.cast(inner), running_var.cast(inner)
+        new = [a * momentum + b * (1 - momentum) for a, b in zip(of_x, old, strict=True)] if training else old
+        found += new
+    return tuple(f.cast(o.dtype) for f, o in zip(found, call.out, strict=True))
+
+
+def batch_norm_without_statistics(
+    call: Call, x: Tensor, weight: Tensor | None, bias: Tensor | None, training: bool, momentum: float, eps: float
+) -> tuple[Tensor, ...]:
+    """`batch_norm` by the statistics of x."""
+    return batch_norm(call, x, weight, bias, None, None, training, momentum, eps)
+
+
+def batch_norm_by_running_statistics(
+    call: Call,
+    x: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    running_mean: Tensor,
+    running_var: Tensor,
+    momentum: float,
+    eps: float,
+) -> tuple[Tensor, ...]:
+    """`batch_norm` that is not in training."""
+    return batch_norm(call, x, weight, bias, running_mean, running_var, False, momentum, eps)
+
+
 NORMALIZATION: Mapping[Any, Lowering] = {
     aten._softmax.default: softmax("softmax"),
     aten._log_softmax.default: softmax("log_softmax"),
@@ -128,4 +196,7 @@ NORMALIZATION: Mapping[Any, Lowering] = {
     aten.native_layer_norm.default: layer_norm,
     aten.native_layer_norm_backward.default: layer_norm_backward,
     aten.native_group_norm.default: group_norm,
+    aten._native_batch_norm_legit_functional.default: batch_norm,
+    aten._native_batch_norm_legit.no_stats: batch_norm_without_statistics,
+    aten._native_batch_norm_legit_no_training.default: batch_norm_by_running_statistics,
 }
