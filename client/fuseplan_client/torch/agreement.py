@@ -49,7 +49,8 @@ def roundings(module: GraphModule) -> list[torch.dtype | None]:
 
 
 def _coarsest(dtypes: Iterable[torch.dtype | None]) -> torch.dtype | None:
-    return max((d for d in dtypes if d in TOLERANCE), key=lambda d: TOLERANCE[d], default=None)
+    known = [d for d in dtypes if d is not None and d in TOLERANCE]
+    return max(known, key=TOLERANCE.__getitem__, default=None)
 
 
 def disagreement(found: Any, expected: Any, rounded: Sequence[torch.dtype | None] = ()) -> str:
