@@ -26,8 +26,9 @@ def _norm(parameters: Sequence[int], running: Sequence[int] = ()) -> Foreseen:
 
     def dtypes(args: Sequence[Value]) -> Mapping[int, torch.dtype]:
         given = [args[i] for i in parameters if i < len(args) and isinstance(args[i], torch.Tensor)]
-        found = dict.fromkeys((1, 2), given[0].dtype if given else args[0].dtype)
-        return found | {3 + k: args[i].dtype for k, i in enumerate(running) if isinstance(args[i], torch.Tensor)}
+        dtype: torch.dtype = given[0].dtype if given else args[0].dtype
+        new = {3 + k: args[i].dtype for k, i in enumerate(running) if isinstance(args[i], torch.Tensor)}
+        return {1: dtype, 2: dtype, **new}
 
     return dtypes
 
