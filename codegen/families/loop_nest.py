@@ -268,14 +268,16 @@ def emit_cpu(
     dear: float = 0.0,
     ahead: bool = False,
 ) -> Kernel:
-    """The kernel of a loop program, of narrower vectors than the schedule says where its code would be too long.
-    least_tile: how short a run of lanes may become, for more tasks. Raises EmitError."""
+    """The kernel of a loop program, of narrower vectors than the schedule says where its code would be too long, and
+    then of fewer rows side by side. least_tile: how short a run of lanes may become, for more tasks. Raises
+    EmitError."""
     tasks = MOST_TASKS * device.units
     programs = (
         lower(
             segment, lanes, least_tile, s.tile,
-            least_tasks=tasks, keep_bytes=KEEP_BYTES, dear=dear, rows=rows, block=s.block,
+            least_tasks=tasks, keep_bytes=KEEP_BYTES, dear=dear, rows=side, block=s.block,
         )
+        for side in halved(rows)
         for lanes in halved(s.lanes, least_lanes(segment, device))
     )  # fmt: skip
     program = first_short(programs, device)

@@ -24,7 +24,7 @@ from fusion_ir.records import Device
 
 COSTLY = {OpKind.REDUCTION, OpKind.SCAN, OpKind.CONTRACT}
 MAX_NODES = 150
-MAX_VALUES = 3000
+MAX_VALUES = 2000
 MOST_CODE = 2 * MOST_OF_ELEMENT  # of what is printed: views have some values computed at several places
 
 

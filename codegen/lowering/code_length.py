@@ -2,11 +2,12 @@
 
 Compilers need long for long code: 32 functions of f32, tanh and the like, were 16,641 instructions with 16 lanes,
 39,057 with 32, and 168,557 with 128, for which g++ took 23 times as long as for 16. A schedule whose code would be
-longer than `most_code` gets narrower vectors; where the code is longer than LONGEST times that with all of them, there
-is no kernel. A segment whose ops are more code for one element than `too_much` allows is refused before it is lowered.
+longer than `most_code` gets narrower vectors, and fewer rows side by side; where the code is longer than LONGEST times
+that with all of them, there is no kernel. A segment whose ops are more code for one element than `too_much` allows is
+refused before it is lowered.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache, lru_cache
 
 from codegen.kernel import EmitError, Reject
@@ -14,8 +15,10 @@ from codegen.lowering.index import volume
 from codegen.lowering.program import UNCOUNTED, Program
 from codegen.lowering.value import Value
 from fusion_ir.core.graph import Graph
+from fusion_ir.core.node import Node
 from fusion_ir.dtype import DType
-from fusion_ir.ops import OPS, OpKind
+from fusion_ir.ops import OPS, OpKind, kind_of
+from fusion_ir.ops.contract import ORDERED_PRODUCTS, products
 from fusion_ir.records import Device
 
 # In f32 additions, of one register (cpu) or of one element (cuda): each takes about 100 bytes of a GPU's code.
@@ -69,12 +72,31 @@ def halved(most: int, least: int = 1) -> Iterator[int]:
 
 @lru_cache(maxsize=256)
 def too_much(segment: Graph, most: float = MOST_OF_ELEMENT) -> Reject | None:
-    """Why no schedule makes the code of a segment short: for one element its ops, each of them once, are more code than
-    `most` f32 additions. None where they are not."""
-    length = sum(op_length(n.op, n.dtype) for n in segment.nodes if n.op in OPS and OPS[n.op].kind is not OpKind.VIEW)
-    if length <= most:
-        return None
-    return Reject(f"{len(segment.nodes)} nodes, as much code as {length:.0f} additions (at most {most:.0f})")
+    """Why no schedule makes the code of a segment short: for one element its ops, as often as they are written out, are
+    more code than `most` f32 additions. None where they are not."""
+    counted = [n for n in segment.nodes if n.op in OPS and OPS[n.op].kind is not OpKind.VIEW]
+    length = sum(op_length(n.op, n.dtype) for n in counted)
+    if length > most:
+        return Reject(f"{len(segment.nodes)} nodes, as much code as {length:.0f} additions (at most {most:.0f})")
+    times = _times_written(segment)
+    length = sum(times.get(n, 1) * op_length(n.op, n.dtype) for n in counted)
+    if length > most:
+        how = f"as much code as {length:.0f} additions (at most {most:.0f})"
+        return Reject(f"few products, written out in one another: {how}")
+    return None
+
+
+def _times_written(segment: Graph) -> Mapping[Node, int]:
+    """How often the ops of a segment are written out for one element, at most: what contractions of few products read
+    is written for each of them, and again where such a one reads that. No node has more elements than that."""
+    times: dict[Node, int] = {}
+    for node in reversed(segment.nodes):
+        own = times.get(node, 1)
+        if kind_of(node) is OpKind.CONTRACT and 0 < products(node) <= ORDERED_PRODUCTS:
+            own = times[node] = own * products(node)
+        for operand in node.args:
+            times[operand] = max(times.get(operand, 1), min(own, operand.elements))
+    return times
 
 
 @cache
@@ -87,13 +109,12 @@ def op_length(op: str, dtype: DType) -> float:
 
 def code_length(program: Program, device: Device) -> float:
     """Length of a program's code in f32 additions of one register (cpu) or of one element (cuda). The masked rest
-    behind whole vectors, which is as long as their code, is not counted."""
+    behind whole vectors, which is as long as their code, is not counted. Scalars are: of scores of 16 x 16 tokens that
+    are shifted by windows they were 5,668, which g++ took more than a minute for."""
     total = 0.0
     for key, block in program.blocks.items():
-        if key.lane is None:
-            continue
-        width = program.widths[key.lane]
-        times = 1 if device.target == "cpu" else min(program.vectors(key.lane), UNROLLED)
+        width = program.widths[key.lane] if key.lane is not None else 1
+        times = 1 if device.target == "cpu" or key.lane is None else min(program.vectors(key.lane), UNROLLED)
         for v in (*block.values, *block.updates):
             if v.op not in UNCOUNTED:
                 points = volume(program.unrolled & v.ranges - set(key.dims)) if program.unrolled else 1

@@ -17,6 +17,7 @@ from fusion_ir.dtype import DTYPES, DType
 from fusion_ir.records import Device
 from testing.tensors import graph_of, spec
 from tests.support.devices import CPU_DEVICE, CUDA_DEVICE
+from tests.unit.test_keys import planned
 
 NATIVE = CPU_DEVICE.vector_bytes // 4
 
@@ -223,3 +224,64 @@ def test_what_views_repeat_counts_as_often(family: str, device: Device) -> None:
     assert FAMILIES[family].accepts(more, device) is None
     with pytest.raises(EmitError, match="its code would be as long as"):
         FAMILIES[family].emit(more, schedule, device)
+
+
+def windows(parts: str, tokens: int = 16, width: int = 16, heads: int = 4) -> Graph:
+    """Attention in windows of an image, as parts of it: "p", queries, keys and values from one layer; "a", attention;
+    "o", a layer behind that and the sum with the image; "r", the image shifted by half a window."""
+
+    def compute(x: Node, w: Node, u: Node) -> Node:
+        y, size = x, width // heads
+        if "p" in parts or "a" in parts:
+            y = B.matmul(x, w) if "p" in parts else B.cat([x, x, x], 2)
+            y = B.permute(B.reshape(y, (8, tokens, 3, heads, size)), (2, 0, 3, 1, 4))
+        if "a" in parts:
+            q, k, v = (
+                B.reshape(B.slice_(y, (i, 0, 0, 0, 0), (i + 1, 8, heads, tokens, size)), (8, heads, tokens, size))
+                for i in range(3)
+            )
+            y = B.matmul(B.softmax(B.matmul(q, B.permute(k, (0, 1, 3, 2)))), v)
+            y = B.reshape(B.permute(y, (0, 2, 1, 3)), (8, tokens, width))
+        if "o" in parts:
+            y = B.add(B.matmul(y, u), x)
+        if "r" in parts:
+            y = B.reshape(B.permute(B.reshape(y, (2, 2, 2, 4, 4, width)), (0, 1, 3, 2, 4, 5)), (2, 8, 8, width))
+            for axis in (1, 2):
+                ends = [B.slice_(y, start, stop) for start, stop in _halves(y.sizes, axis)]
+                y = B.cat(ends[::-1], axis)
+        return y
+
+    sizes = (8, tokens, width), (width, 3 * width), (width, width)
+    return graph_of([spec(s, DTYPES["f32"]) for s in sizes], compute)
+
+
+def _halves(sizes: tuple[int, ...], axis: int) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
+    """Bounds of the first two along an axis, and of the rest."""
+    first = tuple(2 if d == axis else n for d, n in enumerate(sizes))
+    return [((0,) * len(sizes), first), (tuple(2 if d == axis else 0 for d in range(len(sizes))), sizes)]
+
+
+MOST_STATEMENTS = 2500  # g++ takes some seconds for so many
+
+
+@pytest.mark.parametrize("parts", ["p", "a", "pa", "ao", "pao", "or", "aor", "paor"])
+def test_few_products_that_are_written_out_in_one_another(parts: str) -> None:
+    """A product of 16 terms of a product of 16 of a softmax of 16: each of them is written out for each of the others.
+    Kernels of 6,000 statements took g++ more than a minute, and a search that met them had no plan after that."""
+    graph = windows(parts)
+    for family in FAMILIES.values():
+        if family.accepts(graph, CPU_DEVICE) is None:
+            for schedule in family.space(graph, CPU_DEVICE):
+                try:
+                    source = family.emit(graph, schedule, CPU_DEVICE).source
+                except EmitError:
+                    continue
+                assert source.count(";\n") < MOST_STATEMENTS, schedule
+    if parts in ("pao", "paor"):
+        said = [family.accepts(graph, CPU_DEVICE) for family in FAMILIES.values()]
+        assert any(r and "written out in one another" in r.reason for r in said)
+
+
+def test_a_search_among_few_products_has_a_plan_of_few_kernels() -> None:
+    plan = planned(windows("ao"), CPU_DEVICE)
+    assert 1 < len(plan.steps) <= 6
