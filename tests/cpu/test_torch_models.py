@@ -45,7 +45,7 @@ def step(module: Any, call: Any, inputs: tuple[Any, ...], mode: str) -> list[Any
     return [*(t.detach() for t in found), *grads, *(b.clone() for b in module.buffers())]
 
 
-@pytest.mark.parametrize(("name", "mode"), one_part(NAMES, 4, "models"))
+@pytest.mark.parametrize(("name", "mode"), one_part(NAMES, 2, "models"))
 def test_models(name: str, mode: str, plans: LocalPlans, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Slot, "_decide", Slot._accept)
     monkeypatch.setattr(whole_module, "_is_faster", lambda planned_us, own_us: True)
