@@ -26,6 +26,7 @@ from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
 from testing.local_plans import LocalPlans
+from tests.support.taken_plans import take_all
 
 
 @pytest.fixture(scope="module")
@@ -33,13 +34,6 @@ def plans(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalPlans]:
     made = LocalPlans.made(tmp_path_factory.mktemp("torch") / "cache")
     yield made
     made.close()
-
-
-def take_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Takes every plan and every graph with plans, whatever the times are."""
-    monkeypatch.setattr(Slot, "_decide", Slot._accept)
-    monkeypatch.setattr(whole_module, "_is_faster", lambda planned_us, own_us: True)
-    monkeypatch.setattr(whole_module, "CLOSE", 0.0)
 
 
 @pytest.fixture

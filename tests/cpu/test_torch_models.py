@@ -12,13 +12,12 @@ import pytest
 torch = pytest.importorskip("torch")
 
 # ruff: noqa: E402  PyTorch is an extra
-from fuseplan_client.torch import whole as whole_module
 from fuseplan_client.torch.agreement import disagreement
 from fuseplan_client.torch.backend import Backend
-from fuseplan_client.torch.slot import Slot
 from torch.utils._pytree import tree_leaves
 
 from testing.local_plans import LocalPlans
+from tests.support.taken_plans import take_all
 from tests.support.torch_models import CASES
 from tests.support.whole import one_part
 
@@ -47,9 +46,7 @@ def step(module: Any, call: Any, inputs: tuple[Any, ...], mode: str) -> list[Any
 
 @pytest.mark.parametrize(("name", "mode"), one_part(NAMES, 2, "models"))
 def test_models(name: str, mode: str, plans: LocalPlans, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Slot, "_decide", Slot._accept)
-    monkeypatch.setattr(whole_module, "_is_faster", lambda planned_us, own_us: True)
-    monkeypatch.setattr(whole_module, "CLOSE", 0.0)
+    take_all(monkeypatch)
     plans.failures.clear()
     torch._dynamo.reset()
     torch.manual_seed(0)

@@ -11,7 +11,6 @@ torch = pytest.importorskip("torch")
 
 # ruff: noqa: E402  PyTorch is an extra
 from fuseplan_client.torch import backend as backend_module
-from fuseplan_client.torch import whole as whole_module
 from fuseplan_client.torch.agreement import disagreement
 from fuseplan_client.torch.backend import Backend
 from fuseplan_client.torch.plan_call import HalfDone
@@ -20,6 +19,7 @@ from torch.nn import functional as F
 
 from testing.local_plans import LocalPlans
 from testing.stub_cuda import STREAM, Posing, instead_of_cuda, stub_driver
+from tests.support.taken_plans import take_all
 
 CALLS = 52
 
@@ -50,9 +50,7 @@ def device(monkeypatch: pytest.MonkeyPatch) -> Posing:
 @pytest.fixture
 def backend(plans: LocalPlans, stub: ctypes.CDLL, device: Posing, monkeypatch: pytest.MonkeyPatch) -> Iterator[Backend]:
     """A back end whose plans are there at once and are taken whatever their times are."""
-    monkeypatch.setattr(Slot, "_decide", Slot._accept)
-    monkeypatch.setattr(whole_module, "_is_faster", lambda planned_us, own_us: True)
-    monkeypatch.setattr(whole_module, "CLOSE", 0.0)
+    take_all(monkeypatch)
     torch._dynamo.reset()
     plans.failures.clear()
     yield Backend(asker=plans, least_ops=1)
@@ -209,9 +207,7 @@ def test_constants_are_computed_once_for_each_version(
     plans: LocalPlans, stub: ctypes.CDLL, device: Posing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And never while a stream is captured: such a call is PyTorch's."""
-    monkeypatch.setattr(Slot, "_decide", Slot._accept)
-    monkeypatch.setattr(whole_module, "_is_faster", lambda planned_us, own_us: True)
-    monkeypatch.setattr(whole_module, "CLOSE", 0.0)
+    take_all(monkeypatch)
     torch._dynamo.reset()
     backend = Backend(asker=plans, least_ops=1, constants=True)
 

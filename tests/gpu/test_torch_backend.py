@@ -8,14 +8,13 @@ import pytest
 torch = pytest.importorskip("torch")
 
 # ruff: noqa: E402  PyTorch is an extra
-from fuseplan_client.torch import whole as whole_module
 from fuseplan_client.torch.agreement import disagreement
 from fuseplan_client.torch.backend import Backend
-from fuseplan_client.torch.slot import Slot
 from torch.nn import functional as F
 
 from codegen.workbench.workbench import Workbench
 from testing.local_plans import LocalPlans
+from tests.support.taken_plans import take_all
 
 pytestmark = [
     pytest.mark.own_context,
@@ -31,9 +30,7 @@ def plans(bench: Workbench) -> LocalPlans:
 
 @pytest.fixture
 def backend(plans: LocalPlans, monkeypatch: pytest.MonkeyPatch) -> Iterator[Backend]:
-    monkeypatch.setattr(Slot, "_decide", Slot._accept)
-    monkeypatch.setattr(whole_module, "_is_faster", lambda planned_us, own_us: True)
-    monkeypatch.setattr(whole_module, "CLOSE", 0.0)
+    take_all(monkeypatch)
     torch._dynamo.reset()
     plans.failures.clear()
     yield Backend(asker=plans, least_ops=1)

@@ -23,6 +23,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 from fuseplan_client.torch.aten.call import Call
 from fuseplan_client.torch.aten.table import LOWERINGS
+from fuseplan_client.torch.kernel_dtypes import KERNELS
 from fuseplan_client.torch.wire import Refused, Tensor, Writer, wire_dtype
 
 # Raised where the shape of a result, or a number, depends on the elements of tensors.
@@ -77,16 +78,15 @@ def lowered(
         found = lowering(Call(writer, target, out, tuple(operands)), *args, **kwargs)
     else:
         device = next((o.device for o in tree_leaves((out,)) if isinstance(o, torch.Tensor)), torch.device("cpu"))
-        found = _as_given(_Decomposed(writer, mode, device).results(target, args, kwargs), out)
+        found = _Decomposed(writer, mode, device).results(target, args, kwargs)
+        found = _as_given(found, out) if target in KERNELS else found
     _check(target, found, out)
     return found
 
 
-def _as_given(found: Any, out: Any) -> Any:
-    """Results of a decomposition in the dtypes of the kernel, see `kernel_dtypes`."""
-    if isinstance(found, tuple | list) and isinstance(out, tuple | list) and len(found) == len(out):
-        return tuple(map(_as_given, found, out))
-    return found.cast(out.dtype) if isinstance(found, Tensor) and isinstance(out, torch.Tensor) else found
+def _as_given(found: Sequence[Any], out: Sequence[Any]) -> Sequence[Any]:
+    """Results of a decomposition, which fake tensors have their dtypes from, in those of the kernel."""
+    return [f.cast(o.dtype) if isinstance(f, Tensor) and o is not None else f for f, o in zip(found, out, strict=True)]
 
 
 def _unsaid(value: torch.Tensor) -> bool:

@@ -10,9 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx import GraphModule, Node
-
-from fuseplan_client.torch.decompositions import fake_mode_of
 
 aten = torch.ops.aten
 
@@ -53,12 +52,13 @@ def foresee(module: GraphModule) -> None:
     """Puts into the values that nodes are known by what the kernels will give, in place."""
     for node in module.graph.nodes:
         kernel, results = KERNELS.get(node.target), node.meta.get("val")
-        if kernel is None or not isinstance(results, tuple | list) or results[0].device.type != "cpu":
+        first = next((r for r in results if isinstance(r, FakeTensor)), None) if isinstance(results, tuple) else None
+        if kernel is None or first is None or first.device.type != "cpu":  # of a gradient that nobody asks for: None
             continue
         dtypes = kernel([a.meta.get("val") if isinstance(a, Node) else a for a in node.args])
-        with torch.no_grad(), fake_mode_of(results):
-            found = [_of(value, dtypes.get(i)) for i, value in enumerate(results)]
-        node.meta["val"] = type(results)(found)
+        with torch.no_grad(), first.fake_mode:
+            found = tuple(_of(value, dtypes.get(i)) for i, value in enumerate(results))
+        node.meta["val"] = found
         for user in node.users:
             if user.target is operator.getitem:
                 _give(user, found[user.args[1]])

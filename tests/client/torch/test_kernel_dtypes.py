@@ -40,7 +40,7 @@ def calls(op: Any, x: torch.dtype, p: torch.dtype, has: Sequence[bool]) -> list[
         return [(image, weight, bias, 4, C, 15, G, 1e-5)]
     if name == "native_group_norm_backward":
         _, m, r = aten.native_group_norm(image, weight, bias, 4, C, 15, G, 1e-5)
-        return [(image, image, m, r, weight, 4, C, 15, G, [True, has[0], all(has)])]
+        return [(image, image, m, r, weight, 4, C, 15, G, [of_x, has[0], all(has)]) for of_x in (True, False)]
     if op is aten._native_batch_norm_legit.no_stats:
         return [(image, weight, bias, True, 0.1, 1e-5)]
     if op is aten._native_batch_norm_legit_no_training.default:
