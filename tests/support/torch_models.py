@@ -155,6 +155,7 @@ def batch_statistics(m: nn.ModuleDict, x: Tensor) -> Tensor:
 
 
 linear = nn.Linear
+TRAINED = ("train", "autocast")  # without gradients PyTorch has one op for the whole layer
 CASES: dict[str, Case] = {
     "batch norm behind a layer": Case(
         lambda: Of(batch_statistics, first=linear(24, 40), norm=nn.BatchNorm1d(40), second=linear(40, 8)), of((17, 24))
@@ -171,12 +172,12 @@ CASES: dict[str, Case] = {
         lambda: Of(experts, gate=linear(16, 4), **{f"expert{i}": linear(16, 16) for i in range(4)}), of((20, 16))
     ),
     "transformer encoder": Case(
-        lambda: nn.TransformerEncoderLayer(32, 4, 64, dropout=0.0, batch_first=True), of((2, 10, 32))
+        lambda: nn.TransformerEncoderLayer(32, 4, 64, dropout=0.0, batch_first=True), of((2, 10, 32)), TRAINED
     ),
     "norm first": Case(
         lambda: nn.TransformerEncoderLayer(32, 4, 64, 0.0, "gelu", norm_first=True, batch_first=True),
         of((2, 10, 32)),
-        ("train", "autocast"),  # without gradients PyTorch has one op for the whole layer
+        TRAINED,
     ),
     "transformer decoder": Case(
         lambda: nn.TransformerDecoderLayer(32, 4, 64, dropout=0.0, batch_first=True), of((2, 7, 32), (2, 10, 32))
