@@ -10,6 +10,7 @@ from codegen.families.loop_nest import FETCH, LoopSchedule, emit_cpu, loop_choic
 from codegen.families.past_caches import by_stores
 from codegen.families.reduction import KINDS, refused
 from codegen.kernel import Kernel, Reject
+from codegen.lowering.scans import parted
 from codegen.schedule import Choices, parse_schedule
 from fusion_ir.core.graph import Graph
 from fusion_ir.ops import OpKind, kind_of
@@ -33,6 +34,8 @@ class Scan:
             return Reject("on cuda scans are computed by family naive only")
         if not any(kind_of(n) is OpKind.SCAN for n in segment.nodes):
             return Reject("nothing is scanned")
+        if node := parted(segment):
+            return Reject(f"{node.op} reads some of what is scanned")
         return refused(segment, KINDS | {OpKind.SCAN})
 
     def space(self, segment: Graph, device: Device) -> tuple[str, ...]:

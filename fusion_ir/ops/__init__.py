@@ -18,7 +18,18 @@ from fusion_ir.ops.reductions import REDUCTIONS
 from fusion_ir.ops.row import AttrKind, Op, OpKind, RuleError
 from fusion_ir.ops.views import VIEWS
 
-__all__ = ["OPS", "Op", "OpKind", "RuleError", "axis_maps_of", "kept_axes", "kind_of", "make", "make_input"]
+__all__ = [
+    "OPS",
+    "Op",
+    "OpKind",
+    "RuleError",
+    "axis_maps_of",
+    "kept_axes",
+    "kind_of",
+    "make",
+    "make_input",
+    "reduced_axes",
+]
 
 OPS: dict[str, Op] = {row.name: row for row in (*POINTWISE, *VIEWS, *REDUCTIONS, *INDEXING, *CONTRACTS, *RANDOM)}
 
@@ -60,6 +71,11 @@ def make(op: str, args: Sequence[Node], attrs: Mapping[str, Attr] | None = None)
 def kind_of(node: Node) -> OpKind:
     """The kind of a node's op; of inputs, which have no row, too."""
     return OpKind.INPUT if node.op == "input" else OPS[node.op].kind
+
+
+def reduced_axes(node: Node) -> tuple[int, ...]:
+    """The axes of its operand that a reduction sums, or searches, over."""
+    return node.ints("axes") if "axes" in OPS[node.op].attrs else (node.attr("axis", int),)
 
 
 def axis_maps_of(node: Node) -> tuple[AxisMap, ...]:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from fusion_ir.core.graph import Graph, InputSpec
 from fusion_ir.core.node import Node
 from fusion_ir.dtype import DType
-from fusion_ir.ops import OPS, OpKind, axis_maps_of
+from fusion_ir.ops import OPS, OpKind, axis_maps_of, reduced_axes
 from fusion_ir.ops.contract import products
 
 MOST_BEHIND = 1e18  # operations behind one element, beyond which nobody counts
@@ -330,7 +330,7 @@ def _whole_by(node: Node, place: int, axes: Axes) -> Axes:
         case OpKind.SCAN:
             return axes
         case OpKind.REDUCTION:
-            reduced = node.ints("axes") if "axes" in OPS[node.op].attrs else (node.attr("axis", int),)
+            reduced = reduced_axes(node)
             kept = [d for d in range(arg.rank) if d not in reduced]
             return frozenset(reduced) | {d for i, d in enumerate(kept) if i in axes}
         case OpKind.GATHER if place == 0:

@@ -120,10 +120,47 @@ def test_integers_wrap(bench: Workbench) -> None:
     np.testing.assert_array_equal(got, interpret(g, [x])[0])
 
 
-def test_only_later_sums_are_refused() -> None:
-    g = graph((4, 40), "f32", lambda x: B.slice_(scan(x, 1), (0, 3), (4, 40)))
+PARTS: dict[str, Callable[[Node, Node], Node]] = {
+    "later": lambda x, i: B.slice_(scan(x, 1), (0, 3), (4, 40)),
+    "every other": lambda x, i: B.slice_(scan(x, 1), (0, 0), (4, 40), (1, 2)),
+    "picked": lambda x, i: B.index_select(scan(x, 1), 1, i),
+    "picked behind ops": lambda x, i: B.index_select(B.mul(B.exp(scan(x, 1)), 2.0), 1, i),
+    "picked of rows and columns": lambda x, i: B.index_select(B.reshape(scan(x, 1), (160,)), 0, i),
+    "picked of pieces": lambda x, i: B.index_select(B.reshape(scan(x, 1), (4, 8, 5)), 2, i),
+    "picked behind turns": lambda x, i: B.index_select(B.permute(scan(x, 1), (1, 0)), 0, i),
+    "picked behind a sum": lambda x, i: B.index_select(B.sum_(scan(x, 1), [0]), 0, i),
+    "later behind a best": lambda x, i: B.slice_(make("argmax", (scan(x, 1),), {"axis": 0}), (3,), (40,)),
+    "picked of a second scan": lambda x, i: B.index_select(scan(scan(x, 1), 0), 1, i),
+}  # fmt: skip
+WHOLE: dict[str, Callable[[Node, Node], Node]] = {
+    "the first": lambda x, i: B.slice_(scan(x, 1), (0, 0), (4, 9)),
+    "picked rows": lambda x, i: B.index_select(scan(x, 1), 0, i),
+    "scanned of picked": lambda x, i: scan(B.index_select(x, 1, i), 1),
+    "a later row": lambda x, i: B.slice_(scan(x, 1), (2, 0), (4, 40)),
+    "beside a column": lambda x, i: B.cat([B.slice_(x, (0, 0), (4, 1)), scan(x, 1)], 1),
+    "summed and picked": lambda x, i: B.index_select(B.sum_(scan(x, 1), [1]), 0, i),
+}  # fmt: skip
+
+
+def with_index(build: Callable[[Node, Node], Node]) -> Graph:
+    return graph_of([spec((4, 40), DTYPES["f32"]), spec((3,), DTYPES["i64"])], build)
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_some_of_the_sums_are_refused_before_they_are_lowered(name: str) -> None:
+    """Planners choose what families accept, and learn of each refusal behind that by a cover of its own."""
+    g = with_index(PARTS[name])
+    reject = SCAN.accepts(g, CPU_DEVICE)
+    assert reject is not None and "reads some of what is scanned" in reject.reason
     with pytest.raises(EmitError, match="not all that comes before"):
         SCAN.emit(g, SHORT, CPU_DEVICE)
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_all_of_the_sums_are_accepted(name: str) -> None:
+    g = with_index(WHOLE[name])
+    assert SCAN.accepts(g, CPU_DEVICE) is None
+    SCAN.emit(g, SHORT, CPU_DEVICE)
 
 
 def test_digits_merge_in_the_order_of_the_scan_only() -> None:
