@@ -4,7 +4,9 @@ import compileall
 import gc
 import os
 import secrets
+import shutil
 import sys
+import tempfile
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
@@ -20,6 +22,7 @@ from tests.support.whole import SEED, WHOLE, in_turn, some
 ROOT = Path(__file__).resolve().parent.parent
 OURS = ("fusion_ir", "codegen", "scheduler", "tuning_db", "service", "client", "testing", "tests", "benchmarks", "docs")
 KEEPING = Keeping()
+TORCH_CACHE = pytest.StashKey[str]()
 
 # A run starts a thousand interpreters, many of which must not write bytecode: where nobody does, each compiles all that
 # it imports. Programs that tests start inherit this.
@@ -28,11 +31,13 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Draws the seed of this run and names its folder of compiled files, before there are workers, which inherit
-    both."""
+    """Draws the seed of this run and names its folder of compiled files, before there are workers, which inherit both.
+    Each process has a folder of PyTorch's own."""
     os.environ.setdefault(SEED, str(secrets.randbelow(10**6)))
     if VARIABLE not in os.environ and hasattr(config, "cache"):
         os.environ[VARIABLE] = str(config.cache.mkdir("objects"))
+    # What PyTorch compiled for another test, process or run is no part of a test.
+    config.stash[TORCH_CACHE] = os.environ["TORCHINDUCTOR_CACHE_DIR"] = tempfile.mkdtemp(prefix="fuseplan-inductor-")
     if "PYTEST_XDIST_WORKER" not in os.environ:
         for folder in OURS:
             compileall.compile_dir(ROOT / folder, quiet=2, workers=0)
@@ -41,6 +46,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_unconfigure(config: pytest.Config) -> None:
     """Bounds what the next run finds, and removes what processes left that tests killed; the process that began the run
     does so, last."""
+    shutil.rmtree(config.stash[TORCH_CACHE], ignore_errors=True)
     if "PYTEST_XDIST_WORKER" not in os.environ:
         sweep()
         if VARIABLE in os.environ:

@@ -59,7 +59,8 @@ for _ in range(60):
 assert not slot.is_open and not slot.is_judging, slot
 if not loads:
     file.write_bytes(torch.compiler.save_cache_artifacts()[0])
-print(slot.state, slot.verdicts[-1].plan_us is not None)
+kept = torch._dynamo.utils.counters["aot_autograd"]["autograd_cache_hit"]
+print(slot.state, slot.verdicts[-1].plan_us is not None, "graph from the artifacts" if kept else "")
 """
 
 
@@ -69,6 +70,7 @@ def test_plans_that_one_process_saved_another_uses_without_a_server(tmp_path: Pa
     def run(which: str, **environment: str) -> str:
         paths = os.pathsep.join((str(ROOT / "client"), str(ROOT)))
         folders = {f"XDG_{k}_HOME": str(tmp_path / which / k) for k in ("DATA", "CACHE", "CONFIG")}
+        folders["TORCHINDUCTOR_CACHE_DIR"] = str(tmp_path / which / "inductor")
         command = [sys.executable, "-c", PROGRAM, str(tmp_path / "artifacts"), which]
         done = subprocess.run(
             command,
@@ -81,8 +83,10 @@ def test_plans_that_one_process_saved_another_uses_without_a_server(tmp_path: Pa
         assert done.returncode == 0, done.stderr
         return done.stdout
 
-    run("save")
-    assert "True" in run("load", FUSEPLAN_SERVER="http://127.0.0.1:9"), "a plan was there, and judged"
+    assert "graph from" not in run("save")
+    found = run("load", FUSEPLAN_SERVER="http://127.0.0.1:9")
+    assert "True" in found, "a plan was there, and judged"
+    assert "graph from the artifacts" in found
 
 
 def plan_for(requests: Sequence[Any], arch: str, keys: Sequence[str] | None) -> LoadedPlan | None:

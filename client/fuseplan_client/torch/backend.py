@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 from torch._dynamo.backends.common import aot_autograd
-from torch._functorch._aot_autograd.utils import make_boxed_func
+from torch._functorch._aot_autograd.schemas import SerializableAOTDispatchCompiler
 from torch._functorch.partitioners import min_cut_rematerialization_partition
 from torch._guards import TracingContext
 from torch.fx import GraphModule, Node
@@ -30,6 +30,7 @@ from fuseplan_client.torch.asking import Asker, Question
 from fuseplan_client.torch.devices import Given, GroupDevice, device_of
 from fuseplan_client.torch.embedded import embedded_server
 from fuseplan_client.torch.export import Exported, export
+from fuseplan_client.torch.graph_cache import Grouping, KeptGraph, Run, cached
 from fuseplan_client.torch.group import (
     MOST_ALIGNMENT,
     PlannedGroup,
@@ -108,14 +109,15 @@ class Backend:
     def __call__(self, module: GraphModule, examples: Sequence[Any]) -> Callable[..., Any]:
         """Compiles a graph of Dynamo's."""
         whole = WholeGraph(UNTIL[self.until][1](module), any(isinstance(e, SYMBOLS) for e in examples))
+        grouping = partial(self._run, whole)
         compile_ = aot_autograd(
-            fw_compiler=self._compiler("forward", whole),
-            bw_compiler=self._compiler("backward", whole),
-            inference_compiler=self._compiler("inference", whole),
+            fw_compiler=_compiler("forward", grouping),
+            bw_compiler=_compiler("backward", grouping),
+            inference_compiler=_compiler("inference", grouping),
             partition_fn=self._cut,
             keep_inference_input_mutations=True,
         )
-        whole.compiled = compile_(module, examples)
+        whole.compiled = cached(lambda: compile_(module, examples), grouping, whole.forget)
         self._wholes = [ref for ref in self._wholes if ref() is not None] + [weakref.ref(whole)]
         return whole
 
@@ -144,12 +146,10 @@ class Backend:
         """Whether every plan is there, and was judged by calls, and so were the graphs with them."""
         return all(whole.is_settled for whole in self.wholes if whole.groups)
 
-    def _compiler(self, kind: str, whole: WholeGraph) -> Callable[[GraphModule, Sequence[Any]], Any]:
-        def compiled(module: GraphModule, _: Sequence[Any]) -> Any:
-            grouped = self._grouped(kind, module, whole)
-            return make_boxed_func(lambda *args: grouped.forward(*args))  # looked up: `explain` looks at calls
-
-        return compiled
+    def _run(self, whole: WholeGraph, kind: str, module: GraphModule, static: frozenset[str]) -> Run:
+        """A graph of AOTAutograd's, with groups."""
+        grouped = self._grouped(whole, kind, module, static)
+        return lambda inputs: grouped.forward(*inputs)  # looked up: `explain` looks at calls
 
     def _cut(self, joint: GraphModule, inputs: Sequence[Any], **how: Any) -> tuple[GraphModule, GraphModule]:
         """Forward and backward graph of both in one."""
@@ -166,15 +166,16 @@ class Backend:
             log.warning("convolutions stay as they are: %s: %s", type(error).__name__, error)
             return module
 
-    def _grouped(self, kind: str, module: GraphModule, whole: WholeGraph) -> GraphModule:
-        """The graph with groups; as it came where that fails, which is never the program's problem."""
+    def _grouped(self, whole: WholeGraph, kind: str, module: GraphModule, static: frozenset[str]) -> GraphModule:
+        """The graph with groups; as it came where that fails, which is never the program's problem. static: names of
+        its inputs that are parameters and buffers."""
         try:
             device = device_of(module)
             if isinstance(device, str):
                 self.problems.append(f"{kind}: a graph with tensors on {device} stays PyTorch's")
                 return module
             whole.device, support = device, Support(device.name)
-            constants = _static_inputs(module) if self.constants and kind == "inference" else frozenset[str]()
+            constants = static if self.constants and kind == "inference" else frozenset[str]()
             module = self._laid_out(module) if kind == "inference" else module
             parts = partition(module, support, self.least_ops)
             updates = take_updates(parts.module, parts.groups)
@@ -306,6 +307,16 @@ def donate(exported: Exported, updates: Sequence[Update], alignments: Sequence[i
             continue
         if alignments[position] >= MOST_ALIGNMENT:  # which plans ask of outputs
             output["donates"] = row["name"]
+
+
+def _compiler(kind: str, grouping: Grouping) -> SerializableAOTDispatchCompiler:
+    """Compiles AOTAutograd's graphs of a kind."""
+
+    def compiled(module: GraphModule, _: Sequence[Any]) -> KeptGraph:
+        static = _static_inputs(module)
+        return KeptGraph.of(kind, module, static, partial(grouping, kind, module, static))
+
+    return SerializableAOTDispatchCompiler(KeptGraph, compiled)
 
 
 def _static_inputs(module: GraphModule) -> frozenset[str]:

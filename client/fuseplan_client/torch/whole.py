@@ -152,6 +152,11 @@ class WholeGraph:
         """Told by a slot whose plans are others than before. Any thread may call this."""
         self.changes = next(self._count)
 
+    def forget(self) -> None:
+        """Drops the groups, before they were called."""
+        self.groups.clear()
+        self.graphs.clear()
+
     @contextmanager
     def by_groups(self) -> Generator[None]:
         """Within it, calls of this thread and others go by way of the groups, whatever is faster."""
