@@ -25,7 +25,8 @@ from torch.fx._graph_pickler import GraphPickler, Options
 
 log = logging.getLogger("fuseplan")
 
-CONFIG: Any = functorch_config  # a module that PyTorch gives a method
+CONFIG: Any = functorch_config  # modules that PyTorch gives methods
+SETTINGS: Any = torch.compiler.config
 Run = Callable[..., Any]
 # Groups the ops of a graph, of a kind, with static inputs of these names: the function that computes it.
 Grouping = Callable[[str, GraphModule, frozenset[str]], Run]
@@ -44,7 +45,7 @@ def cached(compiled: Callable[[], Run], grouping: Grouping, forget: Callable[[],
     try:
         with (
             CONFIG.patch(bundled_autograd_cache=True, force_non_lazy_backward_lowering=True),
-            torch.compiler.config.patch(cache_key_tag=f"{torch.compiler.config.cache_key_tag} fuseplan {_version()}"),
+            SETTINGS.patch(cache_key_tag=f"{SETTINGS.cache_key_tag} fuseplan {_version()}"),
         ):
             return compiled()
     except Exception as error:  # the cache's or the program's, which is raised once more
