@@ -36,8 +36,7 @@ UNKEPT = ("nn_module_stack", "source_fn_stack", "fwd_source_fn_stack", "example_
 
 
 def cached(compiled: Callable[[], Run], grouping: Grouping, forget: Callable[[], None]) -> Run:
-    """What `compiled` makes by AOTAutograd, which takes graphs from its cache meanwhile, and puts those there that it
-    compiles. A backward pass is compiled along with its forward pass then, since both are kept as one. grouping: of
+    """Runs `compiled`, which calls AOTAutograd: it takes graphs from its cache, and puts those there that it compiles. A backward pass is compiled along with its forward pass then, since both are kept as one. grouping: of
     what is taken from the cache. forget: drops the groups, where that failed and all is made again without a cache."""
     if not should_use_local_autograd_cache():
         return compiled()
@@ -73,7 +72,7 @@ class KeptGraph(OutputCode):
 
     @classmethod
     def of(cls, kind: str, module: GraphModule, static: frozenset[str], run: Callable[[], Run]) -> Self:
-        """Of a graph that came from AOTAutograd. run: groups its ops, which may change it."""
+        """Makes it of a graph that came from AOTAutograd. run: groups its ops, which may change it."""
         graph, unfit = b"", _unfit(module)
         if not unfit and should_use_local_autograd_cache():
             try:
@@ -133,6 +132,6 @@ def _numbers(value: Any) -> Sequence[Any]:
 
 @cache
 def _version() -> str:
-    """Of the code that makes graphs what they are."""
+    """The digest of the code that makes graphs what they are."""
     files = sorted(Path(__file__).parent.glob("*.py"))
     return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:16]
