@@ -36,8 +36,8 @@ UNKEPT = ("nn_module_stack", "source_fn_stack", "fwd_source_fn_stack", "example_
 
 
 def cached(compiled: Callable[[], Run], grouping: Grouping, forget: Callable[[], None]) -> Run:
-    """Runs `compiled`, which calls AOTAutograd: it takes graphs from its cache, and puts those there that it compiles. A
-    backward pass is compiled along with its forward pass then, since both are kept as one. grouping: of what is taken
+    """Runs `compiled`, which calls AOTAutograd: it takes graphs from its cache, and puts those there that it compiles.
+    A backward pass is compiled along with its forward pass then, since both are kept as one. grouping: of what is taken
     from the cache. forget: drops the groups, where that failed and all is made again without a cache."""
     if not should_use_local_autograd_cache():
         return compiled()
