@@ -159,6 +159,19 @@ def test_plans_for_graphs_that_were_kept(tmp_path: Path, monkeypatch: pytest.Mon
     plans.close()
 
 
+def test_gradients_that_are_asked_for_twice() -> None:
+    module, x = nn.Sequential(nn.Linear(16, 16), nn.LayerNorm(16), nn.GELU()), torch.randn(8, 16)
+    for expected in ({"miss": 1, "saved": 1}, {"hit": 1}):
+        torch._dynamo.reset()
+        counters.clear()
+        compiled = torch.compile(module, backend=Backend(asker=NoPlans(), least_ops=1), dynamic=False)
+        for call in (compiled, module):
+            y = call(x).square().sum()
+            first = torch.autograd.grad(y, list(module.parameters()), retain_graph=True)
+            same(torch.autograd.grad(y, list(module.parameters())), first)
+        assert counted() == expected
+
+
 def test_constants_of_graphs_that_were_kept() -> None:
     module, x = nn.Sequential(nn.Linear(16, 16), nn.GELU()), torch.randn(8, 16)
     asked: list[Any] = []

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from fuseplan_client.torch import Exported, Refused, export, partition
 from fuseplan_client.torch.export import NOTHING, is_view
-from fuseplan_client.torch.kernel_dtypes import foresee
+from fuseplan_client.torch.kernel_values import foresee
 from fuseplan_client.torch.wire import DTYPES, Tensor, Writer
 from torch._functorch._aot_autograd.utils import make_boxed_func
 from torch._functorch.aot_autograd import aot_function

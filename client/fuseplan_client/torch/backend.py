@@ -39,13 +39,14 @@ from fuseplan_client.torch.group import (
     own_by_eager,
     own_by_inductor,
 )
-from fuseplan_client.torch.kernel_dtypes import foresee
+from fuseplan_client.torch.kernel_values import foresee
 from fuseplan_client.torch.layouts import channels_last
 from fuseplan_client.torch.partition import partition
 from fuseplan_client.torch.parts import parts_of, ways_of
 from fuseplan_client.torch.plan_call import Names, updated_buffers
 from fuseplan_client.torch.slot import Offered, Refusal, Slot
 from fuseplan_client.torch.support import SYMBOLS, Support, concrete
+from fuseplan_client.torch.tolerant import tolerate
 from fuseplan_client.torch.updates import Update, take_updates, updating
 from fuseplan_client.torch.whole import CompiledGraph, WholeGraph
 
@@ -108,7 +109,8 @@ class Backend:
 
     def __call__(self, module: GraphModule, examples: Sequence[Any]) -> Callable[..., Any]:
         """Compiles a graph of Dynamo's."""
-        whole = WholeGraph(UNTIL[self.until][1](module), any(isinstance(e, SYMBOLS) for e in examples))
+        is_dynamic = any(isinstance(e, SYMBOLS) for e in examples)
+        whole = WholeGraph(UNTIL[self.until][1](module), is_dynamic, self.problems.append)
         grouping = partial(self._run, whole)
         compile_ = aot_autograd(
             fw_compiler=_compiler("forward", grouping),
@@ -183,9 +185,10 @@ class Backend:
                 label = f"{kind} {len(whole.groups)}"
                 place = self._place(whole, parts.module, name, label, constants, self.seconds, updates[name])
                 whole.groups.append(place)
-            parts.module.recompile()
             reasons = {n.name: support.verdict(n).reason for n in module.graph.nodes if n.op == "call_function"}
             left = {n.name: reasons.get(n.name, "") for n in parts.module.graph.nodes if n.op == "call_function"}
+            tolerate(parts.module)
+            parts.module.recompile()
             whole.graphs.append(CompiledGraph(kind, parts.module, left))
             return parts.module
         except Exception as error:

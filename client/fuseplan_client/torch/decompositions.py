@@ -23,7 +23,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 from fuseplan_client.torch.aten.call import Call
 from fuseplan_client.torch.aten.table import LOWERINGS
-from fuseplan_client.torch.kernel_dtypes import KERNELS
+from fuseplan_client.torch.kernel_values import KERNELS
 from fuseplan_client.torch.wire import Refused, Tensor, Writer, wire_dtype
 
 # Raised where the shape of a result, or a number, depends on the elements of tensors.

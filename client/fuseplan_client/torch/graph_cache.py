@@ -27,6 +27,9 @@ log = logging.getLogger("fuseplan")
 
 CONFIG: Any = functorch_config  # modules that PyTorch gives methods
 SETTINGS: Any = torch.compiler.config
+# A backward pass is compiled along with its forward pass, since both are kept as one; buffers that it may write over,
+# of which we make no use, it would have only where gradients are asked for once.
+OPTIONS = {"bundled_autograd_cache": True, "force_non_lazy_backward_lowering": True, "donated_buffer": False}
 Run = Callable[..., Any]
 # Groups the ops of a graph, of a kind, with static inputs of these names: the function that computes it.
 Grouping = Callable[[str, GraphModule, frozenset[str]], Run]
@@ -37,14 +40,14 @@ UNKEPT = ("nn_module_stack", "source_fn_stack", "fwd_source_fn_stack", "example_
 
 def cached(compiled: Callable[[], Run], grouping: Grouping, forget: Callable[[], None]) -> Run:
     """Runs `compiled`, which calls AOTAutograd: it takes graphs from its cache, and puts those there that it compiles.
-    A backward pass is compiled along with its forward pass then, since both are kept as one. grouping: of what is taken
-    from the cache. forget: drops the groups, where that failed and all is made again without a cache."""
+    grouping: of what is taken from the cache. forget: drops the groups, where that failed and all is made again without
+    a cache."""
     if not should_use_local_autograd_cache():
         return compiled()
     token = _grouping.set(grouping)
     try:
         with (
-            CONFIG.patch(bundled_autograd_cache=True, force_non_lazy_backward_lowering=True),
+            CONFIG.patch(**OPTIONS),
             SETTINGS.patch(cache_key_tag=f"{SETTINGS.cache_key_tag} fuseplan {_version()}"),
         ):
             return compiled()

@@ -9,8 +9,10 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx import Graph, GraphModule
 
+from fuseplan_client.torch.partition import copied
 from fuseplan_client.torch.plan_call import Call
 from fuseplan_client.torch.slot import Slot
+from fuseplan_client.torch.tolerant import is_tolerant, tolerate
 from fuseplan_client.torch.updates import Update, updating
 
 log = logging.getLogger("fuseplan")
@@ -82,6 +84,10 @@ class PlannedGroup(torch.nn.Module):
 
 def by_eager(module: GraphModule, args: Sequence[Any]) -> Call:
     """The module's ops one by one, as PyTorch runs them."""
+    if not is_tolerant(module.graph):
+        module = GraphModule(module, copied(module.graph))
+        tolerate(module)
+        module.recompile()
     forward = module.forward
     return lambda given: forward(*given)
 

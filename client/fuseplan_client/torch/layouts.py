@@ -17,6 +17,7 @@ from torch.fx.node import map_arg
 from torch.utils._pytree import tree_leaves
 
 from fuseplan_client.torch.decompositions import fake_mode_of
+from fuseplan_client.torch.kernel_values import steps, value_of
 from fuseplan_client.torch.partition import copied
 from fuseplan_client.torch.symbols import is_symbolic
 
@@ -122,8 +123,7 @@ class _Layouts:
     def _follow(self, node: Node) -> None:
         """Gives a node the value of its operands' layouts."""
         args, kwargs = map_arg((node.args, node.kwargs), lambda n: n.meta["val"])
-        target: Any = node.target
-        value, old = target(*args, **kwargs), node.meta.get("val")
+        value, old = value_of(node.target, args, kwargs), node.meta.get("val")
         if _strides(value) != _strides(old):
             self.before[node] = old
             node.meta["val"] = value
@@ -145,7 +145,7 @@ class _Layouts:
 
     def _as_before(self, node: Node, reader: Node, old: torch.Tensor) -> Node:
         """The node's value with the strides of `old`. Raises ValueError where these leave gaps, or meet."""
-        if _steps(node.meta["val"]) == _steps(old):  # but for axes of one element, whose strides say nothing
+        if steps(node.meta["val"]) == steps(old):  # but for axes of one element, whose strides say nothing
             return self._made(node, reader, aten.as_strided.default, (node, [*old.shape], [*old.stride()]), {})
         outward = sorted(range(old.dim()), key=lambda i: (-old.stride()[i], i))
         made = node
@@ -155,7 +155,7 @@ class _Layouts:
         if outward != sorted(outward):
             back = sorted(range(old.dim()), key=outward.__getitem__)
             made = self._made(made, reader, aten.permute.default, (made, back), {})
-        if _steps(made.meta["val"]) != _steps(old):
+        if steps(made.meta["val"]) != steps(old):
             raise ValueError(f"a result with strides {old.stride()} among convolutions")
         if made.meta["val"].stride() != old.stride():
             made = self._made(made, reader, aten.as_strided.default, (made, [*old.shape], [*old.stride()]), {})
@@ -192,11 +192,6 @@ def _is_image(value: Any) -> bool:
 
 def _lies_so(value: torch.Tensor) -> bool:
     return value.is_contiguous(memory_format=torch.channels_last)
-
-
-def _steps(value: torch.Tensor) -> Sequence[int]:
-    """Strides of the axes with more than one element."""
-    return [stride for n, stride in zip(value.shape, value.stride(), strict=True) if n != 1]
 
 
 def _strides(value: Any) -> Sequence[Any]:

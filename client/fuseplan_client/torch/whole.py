@@ -1,6 +1,7 @@
 """A graph of Dynamo's: with plans, or as PyTorch runs it without them, whichever took less time of live calls."""
 
 import itertools
+import logging
 import threading
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -16,6 +17,8 @@ from fuseplan_client.torch.backward import BackwardTimer, Interval
 from fuseplan_client.torch.devices import CPU, GroupDevice
 from fuseplan_client.torch.group import PlannedGroup
 from fuseplan_client.torch.slot import Offered, Slot
+
+log = logging.getLogger("fuseplan")
 
 TIMED_CALLS = 15  # of either side, in turns
 WORTH = 0.98  # of the other side's time, which the side with plans may take at most
@@ -119,7 +122,7 @@ def _is_faster(planned_us: float, own_us: float) -> bool:
 class WholeGraph:
     """The function that Dynamo calls. own: the graph as PyTorch runs it, whose ops are the model's own, fewer and
     larger than AOTAutograd's. compiled: by AOTAutograd, with groups. groups, graphs: of it, forward and backward.
-    is_dynamic: its sizes are arguments. device: that the groups are computed on.
+    is_dynamic: its sizes are arguments. told: of a fault that cost it its groups. device: that they are computed on.
 
     Calls run `own`, but for those by which plans are judged: the first ones, from which groups know what to ask for;
     those that a new plan is compared and timed with; and every other one until it is known whether the graph is faster
@@ -128,6 +131,7 @@ class WholeGraph:
 
     own: Callable[..., Any]
     is_dynamic: bool = False
+    told: Callable[[str], None] = lambda problem: None
     compiled: Callable[..., Any] | None = None
     groups: list[PlannedGroup] = field(default_factory=list)
     graphs: list[CompiledGraph] = field(default_factory=list)
@@ -143,19 +147,37 @@ class WholeGraph:
             return self.own(*args)
         race.is_packed = _packs_what_is_saved()
         if race.is_packed:
-            return self.compiled(*args)  # type: ignore[misc]
+            return self._by_groups(*args)
         if race.changes == self.changes:
-            return self.compiled(*args) if race.is_planned else self.own(*args)  # type: ignore[misc]
+            return self._by_groups(*args) if race.is_planned else self.own(*args)
         return self._judging(race, args)
+
+    def _by_groups(self, *args: Any) -> Any:
+        """A call by way of the groups. Where that raises what the model by itself does not, the graph loses them: as
+        AOTAutograd wrote it, it may ask for more of PyTorch's kernels than the model does."""
+        compiled = self.compiled
+        if compiled is None:
+            return self.own(*args)
+        try:
+            return compiled(*args)
+        except Exception as error:
+            found = self.own(*args)
+            self.compiled = None
+            self.forget()
+            self.told(f"a graph stays PyTorch's: {type(error).__name__}: {error}")
+            log.warning("a graph stays PyTorch's: %s: %s", type(error).__name__, error)
+            return found
 
     def changed(self) -> None:
         """Told by a slot whose plans are others than before. Any thread may call this."""
         self.changes = next(self._count)
 
     def forget(self) -> None:
-        """Drops the groups, before they were called."""
+        """Drops the groups."""
         self.groups.clear()
         self.graphs.clear()
+        self.races.clear()
+        self._only = None
 
     @contextmanager
     def by_groups(self) -> Generator[None]:
@@ -192,26 +214,26 @@ class WholeGraph:
             yield from list(group.slots.values())
 
     def _judging(self, race: Race, args: Sequence[Any]) -> Any:
-        sides = {True: self.compiled, False: self.own}
+        sides = {True: self._by_groups, False: self.own}
         if self.device.is_capturing():
             race.restart()
-            return sides[race.is_planned](*args)  # type: ignore[misc]
+            return sides[race.is_planned](*args)
         changes, slots = self.changes, list(self._slots())
         if race.first_calls and not (race.first_calls < FIRST_CALLS and all(g.slots for g in self.groups)):
             race.first_calls -= 1
-            return sides[True](*args)  # type: ignore[misc]
+            return self._by_groups(*args)
         race.first_calls = 0
         if any(slot.wants_calls for slot in slots):
             race.restart()
-            return sides[True](*args)  # type: ignore[misc]
+            return self._by_groups(*args)
         of_plans = tuple(plan for slot in slots for plan in slot.in_use)
         if of_plans == race.of_plans:
             race.changes = changes
-            return sides[race.is_planned](*args)  # type: ignore[misc]
+            return sides[race.is_planned](*args)
         if not of_plans:
             race.is_planned, race.of_plans, race.changes = False, of_plans, changes
             return self.own(*args)
-        found = race.call(sides, args)  # type: ignore[arg-type]
+        found = race.call(sides, args)
         samples_us = race.samples_us()
         if samples_us is not None:
             race.decide(samples_us)

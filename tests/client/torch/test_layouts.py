@@ -115,7 +115,7 @@ def lies_as_said(op: Any, args: tuple[Any, ...]) -> None:
     found = op(*args)
     for one, other in zip(tree_leaves((found,)), tree_leaves((expected,)), strict=True):
         if isinstance(one, torch.Tensor):
-            assert (one.shape, layouts._steps(one)) == (other.shape, layouts._steps(other))
+            assert (one.shape, layouts.steps(one)) == (other.shape, layouts.steps(other))
 
 
 class Turned:
@@ -146,7 +146,7 @@ class Checked(Interpreter):
     def run_node(self, n: Node) -> Any:
         found = super().run_node(n)
         if n.op == "call_function" and isinstance(found, torch.Tensor) and not is_symbolic(n.meta["val"]):
-            assert layouts._steps(found) == layouts._steps(n.meta["val"]), n
+            assert layouts.steps(found) == layouts.steps(n.meta["val"]), n
         if n.target in CONVOLUTIONS and not n.args[layouts.TRANSPOSED[n.target]]:
             for i in CONVOLUTIONS[n.target]:
                 value = self.env[n.args[i]]

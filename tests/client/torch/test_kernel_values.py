@@ -1,5 +1,6 @@
 """Norms of half floats with wider parameters: what PyTorch's CPU kernels give, forward and backward."""
 
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -8,7 +9,8 @@ import pytest
 torch = pytest.importorskip("torch")
 
 # ruff: noqa: E402  PyTorch is an extra
-from fuseplan_client.torch.kernel_dtypes import KERNELS, foresee
+from fuseplan_client.torch.kernel_values import KERNELS, LAYOUTS, described, foresee
+from fuseplan_client.torch.tolerant import tolerate
 from torch.fx import GraphModule
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn import functional as F
@@ -59,10 +61,6 @@ def graph_of(op: Any, args: Sequence[Any]) -> tuple[GraphModule, list[torch.Tens
     return make_fx(call, tracing_mode="fake")(*tensors), tensors
 
 
-def described(value: torch.Tensor | None) -> Any:
-    return None if value is None else (value.dtype, tuple(value.shape))
-
-
 @pytest.mark.parametrize("op", list(KERNELS), ids=str)
 @pytest.mark.parametrize(("x", "p"), [(torch.float32, torch.float32), *PAIRS])
 @pytest.mark.parametrize("has", [(True, True), (True, False), (False, True), (False, False)])
@@ -79,6 +77,84 @@ def test_values_are_foreseen_as_kernels_give_them(op: Any, x: torch.dtype, p: to
             for side in (foreseen, [*tree_leaves(real)])
         ]
         assert said[0] == said[1], args
+
+
+SHAPES = [(3, 4), (3, 4, 5), (2, 4, 5, 6), (2, 3, 4, 2, 3), (1, 4, 5, 6), (2, 4, 1, 1), (2, 1, 5, 6)]
+
+
+def lying(sizes: Sequence[int], dtype: torch.dtype) -> dict[str, torch.Tensor]:
+    """Tensors of these sizes in every order of their axes, in part, and repeated."""
+    found = {"part": torch.randn([2 * n for n in sizes])[tuple(slice(0, n) for n in sizes)]}
+    orders = list(itertools.permutations(range(len(sizes))))
+    for order in orders if len(sizes) < 5 else orders[::9]:
+        back = sorted(range(len(sizes)), key=order.__getitem__)
+        found[f"order {order}"] = torch.randn([sizes[i] for i in order]).permute(back)
+    found["repeated"] = torch.randn([1, *sizes[1:]]).expand(sizes)
+    return {name: t.to(dtype) if name != "repeated" else t[:1].to(dtype).expand(sizes) for name, t in found.items()}
+
+
+def norms_of(op: Any, x: torch.Tensor, grad: torch.Tensor) -> tuple[Any, ...]:
+    """Arguments for a norm of `x` over channels, groups of them, or the last axis."""
+    n, c = x.shape[:2]
+    inner = x[0, 0].numel()
+    w, b, mean, var = torch.ones(c), torch.zeros(c), torch.zeros(c), torch.ones(c)
+    name = op.overloadpacket.__name__
+    if name == "native_batch_norm_backward":
+        return grad, x, w, mean, var, mean, var, True, 1e-5, [True] * 3
+    if name == "native_group_norm":
+        return x, w, b, n, c, inner, 1, 1e-5
+    if name == "native_group_norm_backward":
+        return grad, x, torch.zeros(n, 1), torch.ones(n, 1), w, n, c, inner, 1, [True] * 3
+    if name == "native_layer_norm_backward":
+        rows = torch.ones(*x.shape[:-1], 1)
+        return grad, x, [x.shape[-1]], rows, rows, torch.ones(x.shape[-1]), torch.zeros(x.shape[-1]), [True] * 3
+    if op is aten._native_batch_norm_legit.no_stats:
+        return x, w, b, True, 0.1, 1e-5
+    if op is aten._native_batch_norm_legit_no_training.default:
+        return x, w, b, mean, var, 0.1, 1e-5
+    return x, w, b, mean, var, True, 0.1, 1e-5
+
+
+@pytest.mark.parametrize("op", list(LAYOUTS), ids=str)
+@pytest.mark.parametrize("sizes", in_turn(SHAPES, 1, "layouts of norms"), ids=str)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_results_lie_as_kernels_lay_them(op: Any, sizes: Sequence[int], dtype: torch.dtype) -> None:
+    backward = op.overloadpacket.__name__.endswith("backward")
+    if backward and dtype != torch.float32:
+        pytest.skip("gradients of mixed dtypes have rules of their own")
+    tensors, seen = lying(sizes, dtype), 0
+    for name, x in tensors.items():
+        for other, grad in list(tensors.items())[:4] if backward else [("", x)]:
+            args = norms_of(op, x, grad)
+            try:
+                module, given = graph_of(op, args)
+            except (RuntimeError, ValueError):
+                continue  # PyTorch traces none
+            foresee(module)
+            (results,) = next(n for n in module.graph.nodes if n.op == "output").args
+            tolerate(module)
+            module.recompile()
+            real = module(*given)
+            assert described(results[0].meta["val"]) == described(real[0]), (name, other)
+            plain = op(*(a.contiguous() if isinstance(a, torch.Tensor) else a for a in args))
+            for a, b in zip(real, plain, strict=True):
+                torch.testing.assert_close(a, b, rtol=1e-2, atol=1e-2, check_stride=False, equal_nan=True)
+            seen += 1
+    assert seen >= len(tensors) // 2
+
+
+def test_what_reads_them_lies_otherwise_too() -> None:
+    """A view that was one in the trace is a copy of what the kernel gives."""
+
+    def function(x: Any) -> Any:
+        y = aten._native_batch_norm_legit.no_stats(x.transpose(1, 2), None, None, True, 0.1, 1e-5)[0]
+        return aten.view.default(aten.mul.Tensor(y.transpose(1, 2), 2.0), [12, 5])
+
+    module = make_fx(function, tracing_mode="fake")(torch.randn(3, 4, 5))
+    foresee(module)
+    found = {n.target: n.meta["val"] for n in module.graph.nodes if n.op == "call_function"}
+    assert found[aten.mul.Tensor].stride() == (20, 1, 4)
+    assert found[aten.view.default].stride() == (5, 1)
 
 
 def layer(x: Any, weight: Any, bias: Any) -> Any:
