@@ -156,7 +156,7 @@ def test_with_plans(name: str, mode: str, tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_elements_that_are_read_by_strides() -> None:
-    """Of what the kernel gave, which lies otherwise than its fake tensor."""
+    """The strides are of the kernel's result, which lies otherwise than its fake tensor."""
     norm = nn.BatchNorm1d(8).eval()
 
     def function(x: Tensor) -> Tensor:
@@ -173,7 +173,7 @@ def test_elements_that_are_read_by_strides() -> None:
 
 
 def test_a_graph_that_fails_by_groups_is_pytorchs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As AOTAutograd wrote it, a view is none; the model itself has no such view."""
+    """The view that AOTAutograd wrote is none; the model itself has no such view."""
     monkeypatch.setattr(backend_module, "tolerate", lambda module: None)
     monkeypatch.setattr(backend_module, "foresee", lambda module: None)
     monkeypatch.setattr(group_module, "is_tolerant", lambda graph: True)

@@ -17,7 +17,7 @@ from typing import Any, Self
 import torch
 from torch._functorch import config as functorch_config
 from torch._functorch._aot_autograd.autograd_cache import BypassAOTAutogradCache, should_use_local_autograd_cache
-from torch._guards import detect_fake_mode
+from torch._guards import TracingContext, detect_fake_mode
 from torch._inductor.output_code import OutputCode
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx import GraphModule
@@ -27,9 +27,8 @@ log = logging.getLogger("fuseplan")
 
 CONFIG: Any = functorch_config  # modules that PyTorch gives methods
 SETTINGS: Any = torch.compiler.config
-# A backward pass is compiled along with its forward pass, since both are kept as one; buffers that it may write over,
-# of which we make no use, it would have only where gradients are asked for once.
-OPTIONS = {"bundled_autograd_cache": True, "force_non_lazy_backward_lowering": True, "donated_buffer": False}
+# A backward pass is compiled along with its forward pass, since both are kept as one.
+OPTIONS = {"bundled_autograd_cache": True, "force_non_lazy_backward_lowering": True}
 Run = Callable[..., Any]
 # Groups the ops of a graph, of a kind, with static inputs of these names: the function that computes it.
 Grouping = Callable[[str, GraphModule, frozenset[str]], Run]
@@ -78,6 +77,9 @@ class KeptGraph(OutputCode):
     def of(cls, kind: str, module: GraphModule, static: frozenset[str], run: Callable[[], Run]) -> Self:
         """Makes it of a graph that came from AOTAutograd. run: groups its ops, which may change it."""
         graph, unfit = b"", _unfit(module)
+        context = TracingContext.try_get()
+        if kind == "backward" and context is not None and context.fw_metadata is not None:
+            context.fw_metadata.bw_donated_idxs = []  # else gradients could be asked for once only
         if not unfit and should_use_local_autograd_cache():
             try:
                 graph = GraphPickler.dumps(module, Options(ops_filter=None, node_metadata_key_filter=_is_kept))
