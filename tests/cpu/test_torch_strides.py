@@ -155,6 +155,19 @@ def test_with_plans(name: str, mode: str, tmp_path: Path, monkeypatch: pytest.Mo
     plans.close()
 
 
+def test_groups_write_running_statistics_where_they_belong() -> None:
+    model, sizes = MODELS["batch norms of images"]
+    module = model()
+    torch._dynamo.reset()
+    own, backend = copy.deepcopy(module), Backend(asker=NoPlans(), least_ops=1)
+    compiled = torch.compile(module, backend=backend, dynamic=False)
+    for _ in range(3):
+        x = torch.randn(*sizes)
+        same(step(module, compiled, x, "train"), step(own, own, x, "train"), "train")
+    assert sum(len(group.updates) for group in backend.groups) == 6, "two statistics and a count for each norm"
+    assert not [n for g in backend.graphs for n in g.module.graph.nodes if n.target is torch.ops.aten.copy_.default]
+
+
 def test_elements_that_are_read_by_strides() -> None:
     """The strides are of the kernel's result, which lies otherwise than its fake tensor."""
     norm = nn.BatchNorm1d(8).eval()
@@ -188,6 +201,27 @@ def test_a_graph_that_fails_by_groups_is_pytorchs(monkeypatch: pytest.MonkeyPatc
     assert backend.groups == []
     assert len(backend.problems) == 1
     assert "view size is not compatible" in backend.problems[0]
+
+
+def test_nothing_is_updated_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A graph that fails behind an update raises what it raised."""
+    module = nn.BatchNorm1d(8)
+
+    def function(x: Tensor, i: Tensor) -> Tensor:
+        return module(x)[i].exp()
+
+    torch._dynamo.reset()
+    backend = Backend(asker=NoPlans(), least_ops=1)
+    compiled = torch.compile(function, backend=backend, dynamic=False)
+    x = torch.randn(16, 8)
+    compiled(x, torch.tensor([7]))
+    count, mean = module.num_batches_tracked.clone(), module.running_mean.clone()  # type: ignore[union-attr]
+    with pytest.raises(IndexError):
+        compiled(x, torch.tensor([99]))
+    assert module.num_batches_tracked - count <= 1
+    steps = [mean + k * 0.1 * (x.mean(0) - mean) for k in (0, 1)]
+    assert any(torch.allclose(module.running_mean, step, atol=1e-5) for step in steps)  # type: ignore[arg-type]
+    assert backend.groups
 
 
 def test_a_fault_of_the_program_is_raised_as_it_is() -> None:

@@ -47,7 +47,7 @@ from fuseplan_client.torch.plan_call import Names, updated_buffers
 from fuseplan_client.torch.slot import Offered, Refusal, Slot
 from fuseplan_client.torch.support import SYMBOLS, Support, concrete
 from fuseplan_client.torch.tolerant import tolerate
-from fuseplan_client.torch.updates import Update, take_updates, updating
+from fuseplan_client.torch.updates import Update, drop_statistics, take_updates, updating
 from fuseplan_client.torch.whole import CompiledGraph, WholeGraph
 
 log = logging.getLogger("fuseplan")
@@ -155,6 +155,7 @@ class Backend:
 
     def _cut(self, joint: GraphModule, inputs: Sequence[Any], **how: Any) -> tuple[GraphModule, GraphModule]:
         """Forward and backward graph of both in one."""
+        drop_statistics(joint)
         return min_cut_rematerialization_partition(self._laid_out(joint), inputs, **how)
 
     def _laid_out(self, module: GraphModule) -> GraphModule:

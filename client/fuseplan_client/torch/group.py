@@ -3,6 +3,7 @@
 import logging
 import threading
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -51,6 +52,11 @@ class PlannedGroup(torch.nn.Module):
         self._lock = threading.Lock()
         self.slots: dict[Any, Slot] = {}
         self._only: Slot | None = None
+
+    @cached_property
+    def by_ops(self) -> Call:
+        """The group's ops as PyTorch runs them."""
+        return by_eager(self.module, ())
 
     def __call__(self, *args: Any) -> Any:
         """Without `Module.__call__`, which looks for hooks: nobody has this module but the graph that it is in."""

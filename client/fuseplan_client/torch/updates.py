@@ -15,6 +15,9 @@ from torch.fx import GraphModule, Node
 from fuseplan_client.torch.export import root_of
 from fuseplan_client.torch.symbols import is_symbolic
 
+aten = torch.ops.aten
+RUNNING, IN_TRAINING = (3, 4), 7  # arguments of `native_batch_norm_backward`
+
 
 @dataclass(frozen=True)
 class Update:
@@ -48,9 +51,18 @@ def take_updates(module: GraphModule, groups: Sequence[str]) -> Mapping[str, tup
     return {name: tuple(updates) for name, updates in found.items()}
 
 
+def drop_statistics(joint: GraphModule) -> None:
+    """Running statistics from backward passes of batch norms in training, in place: kernels do not read them there.
+    Nobody but their copies reads the new ones then, and groups can make these."""
+    for node in joint.graph.nodes:
+        if node.target is aten.native_batch_norm_backward.default and node.args[IN_TRAINING] is True:
+            for place in RUNNING:
+                node.update_arg(place, None)
+
+
 def _update(node: Node) -> tuple[Node, Node, Node] | None:
     """(the call of a group, the item of what it gives, the input of the graph) of a copy that nobody else reads."""
-    if node.target is not torch.ops.aten.copy_.default or node.users or node.kwargs or len(node.args) != 2:
+    if node.target is not aten.copy_.default or node.users or node.kwargs or len(node.args) != 2:
         return None
     target, item = node.args
     if not isinstance(target, Node) or target.op != "placeholder" or not isinstance(item, Node):

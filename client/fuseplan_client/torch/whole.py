@@ -16,6 +16,7 @@ from torch.fx import GraphModule
 from fuseplan_client.torch.backward import BackwardTimer, Interval
 from fuseplan_client.torch.devices import CPU, GroupDevice
 from fuseplan_client.torch.group import PlannedGroup
+from fuseplan_client.torch.plan_call import HalfDone
 from fuseplan_client.torch.slot import Offered, Slot
 
 log = logging.getLogger("fuseplan")
@@ -103,6 +104,11 @@ class Race:
         self.restart()
 
 
+def _versions(args: Sequence[Any]) -> Sequence[int | None]:
+    """How often each tensor was written; None of tensors that are not counted."""
+    return [None if t.is_inference() else t._version for t in args if isinstance(t, torch.Tensor)]
+
+
 def _packs_what_is_saved() -> bool:
     """Whether hooks see what is saved for the backward pass, as those of checkpoints do, which compute a forward pass
     again and have to find the same tensors."""
@@ -146,21 +152,27 @@ class WholeGraph:
         if race is None:
             return self.own(*args)
         race.is_packed = _packs_what_is_saved()
+        compiled = self.compiled or self.own
         if race.is_packed:  # hooks raise what is no fault, to end a call
-            return (self.compiled or self.own)(*args)
+            return compiled(*args)
         if race.changes == self.changes:
-            return self._by_groups(*args) if race.is_planned else self.own(*args)
+            return compiled(*args) if race.is_planned else self.own(*args)
         return self._judging(race, args)
 
     def _by_groups(self, *args: Any) -> Any:
-        """A call by way of the groups. Where that raises what the model by itself does not, the graph loses them: as
-        AOTAutograd wrote it, it may ask for more of PyTorch's kernels than the model does."""
-        compiled = self.compiled
+        """A call by way of the groups. Where that raises what the model by itself does not, and nothing was updated by
+        then, the graph loses them: as AOTAutograd wrote it, it may ask for more of PyTorch's kernels than the model
+        does."""
+        compiled, before = self.compiled, _versions(args)
         if compiled is None:
             return self.own(*args)
         try:
             return compiled(*args)
+        except HalfDone:
+            raise
         except Exception as error:
+            if _versions(args) != before or (None in before and any(group.updates for group in self.groups)):
+                raise
             found = self.own(*args)
             self.compiled = None
             self.forget()
