@@ -88,7 +88,7 @@ class KeptGraph(OutputCode):
         return cls(kind, static, graph, unfit, run())
 
     def __call__(self, inputs: Sequence[Any]) -> Any:
-        """Computes it. inputs: a list, which is emptied."""
+        """Computes it, of a list of its inputs."""
         return self.run(inputs)  # type: ignore[misc]
 
     def prepare_for_serialization(self) -> None:
