@@ -25,7 +25,7 @@ from fuseplan_client.device import class_key
 from fuseplan_client.plan import read_plan
 from fuseplan_client.server.answers import Answer
 from fuseplan_client.torch import asking
-from fuseplan_client.torch.agreement import roundings
+from fuseplan_client.torch.agreement import roundings, terms
 from fuseplan_client.torch.asking import Asker, Question
 from fuseplan_client.torch.devices import Given, GroupDevice, device_of
 from fuseplan_client.torch.embedded import embedded_server
@@ -216,7 +216,8 @@ class Backend:
         wanted = Wanted(_named(call.args, constants), updates, seconds)
         ask = partial(self._ask, whole.device, wanted) if is_part else partial(self._ask_with_parts, whole, wanted)
         inner = getattr(parent, name)
-        about: dict[str, Any] = {"updates": updates, "rounded": roundings(inner), "device": whole.device}
+        about: dict[str, Any] = {"updates": updates, "rounded": roundings(inner), "summed": terms(inner)}
+        about["device"] = whole.device
         slot = partial(Slot, refused=self._refused, changed=whole.changed, **about)
         group = PlannedGroup(inner, examples, dynamic, label, updates, slot, ask, UNTIL[self.until][0])
         setattr(parent, name, group)

@@ -94,7 +94,7 @@ Refused = Callable[[Offered, Refusal, str, float | None, float | None], None]
 @dataclass
 class Slot:
     """Calls go to `run`. replaced: the group as PyTorch's own ops. changed: told of every plan that is offered,
-    accepted or refused, and of the end. updates: those that a call makes. rounded: see `agreement.roundings`; empty
+    accepted or refused, and of the end. updates: those that a call makes. rounded, summed: see `agreement`; empty
     where outputs are as exact as their dtypes. device: that it runs on. reason: why there is no plan, or why the last
     one was refused. ops: of the graph that was asked about. is_open: another plan may still come. plan_us, replaced_us:
     times of the last plan that was timed, and of what ran before. verdicts: on all that were.
@@ -111,6 +111,7 @@ class Slot:
     changed: Callable[[], None] = lambda: None
     updates: Sequence[Update] = ()
     rounded: Sequence[torch.dtype | None] = ()
+    summed: Sequence[int] = ()
     device: GroupDevice = CPU
     reason: str = ""
     state: State = "waiting"
@@ -126,11 +127,13 @@ class Slot:
     _next: deque[Offered] = field(default_factory=deque)
     _judging: threading.RLock = field(default_factory=threading.RLock)
     _rounded: Sequence[torch.dtype | None] = field(init=False)
+    _summed: Sequence[int] = field(init=False)
 
     def __post_init__(self) -> None:
         self.run = self.replaced
         updated = [self.rounded[u.output] for u in self.updates] if self.rounded else []
         self._rounded = self._with_updated(self.rounded, updated)
+        self._summed = self._with_updated(self.summed, [1] * len(self.updates) if self.summed else [])
 
     @property
     def kernels(self) -> int | None:
@@ -232,7 +235,7 @@ class Slot:
         plan.began = True
         why: Refusal = "wrong"
         try:
-            problem = disagreement(found, expected, self._rounded)
+            problem = disagreement(found, expected, self._rounded, self._summed)
         except Exception as error:  # of memory for the comparison, for one
             why, problem = "unusable", f"it cannot be compared: {type(error).__name__}: {error}"
         if problem:

@@ -8,7 +8,8 @@ torch = pytest.importorskip("torch")
 
 # ruff: noqa: E402  PyTorch is an extra
 from fuseplan_client.torch import agreement
-from fuseplan_client.torch.agreement import disagreement, roundings
+from fuseplan_client.torch.agreement import disagreement, roundings, terms
+from torch.fx.experimental.proxy_tensor import make_fx
 
 from tests.support.aten_graphs import traced
 
@@ -85,3 +86,29 @@ def test_an_f32_result_of_halves(half: torch.dtype) -> None:
     assert disagreement(x * (1 + 0.9 * bound), x, [half]) == ""
     assert disagreement(x > 0, x > 0.5, [half]) != ""  # not of floats
     assert disagreement(near.double(), x.double(), [half]) == ""
+
+
+def test_sums_that_kernels_add_one_after_the_other() -> None:
+    """Gradients of a batch norm's parameters behind another norm, where they cancel: PyTorch's are off, a plan's are
+    not; gradients that do not cancel have to be right."""
+    aten = torch.ops.aten
+
+    def backward(g: Any, x: Any, w: Any, mean: Any, rstd: Any) -> Any:
+        return aten.native_batch_norm_backward(g, x, w, None, None, mean, rstd, True, 1e-5, [True] * 3)
+
+    torch.manual_seed(0)
+    x, w = torch.randn(2, 8, 112, 112), torch.ones(8)
+    mean, rstd = x.mean((0, 2, 3)), (x.var((0, 2, 3), unbiased=False) + 1e-5).rsqrt()
+    behind = backward(torch.randn(2, 8, 112, 112), x, w, mean, rstd)[0]
+    module = make_fx(backward, tracing_mode="fake")(behind, x, w, mean, rstd)
+    assert terms(module) == [1, 2 * 112 * 112, 2 * 112 * 112]
+    for grad in (behind, behind.contiguous(memory_format=torch.channels_last)):
+        kernel = backward(grad, x, w, mean, rstd)
+        exact = [t.float() for t in backward(*(t.double() for t in (grad, x, w, mean, rstd)))]
+        exact[0] = kernel[0]
+        assert "output" in disagreement(exact, kernel, roundings(module))
+        assert disagreement(exact, kernel, roundings(module), terms(module)) == ""
+    kernel = backward(torch.rand(2, 8, 112, 112), x, w, mean, rstd)
+    for k in (1, 2):
+        other = [t * 1.01 if i == k else t for i, t in enumerate(kernel)]
+        assert disagreement(other, kernel, roundings(module), terms(module)).startswith(f"output {k}: off by")
