@@ -101,7 +101,7 @@ VIEWS = (aten.view.default, aten._unsafe_view.default)
 
 def value_of(target: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
     """Results of a kernel, as a fake tensor or several, for fake tensors in their mode. A `view` of a tensor that it
-    is none of is a copy: see `robust`."""
+    is none of is a copy: see `tolerant`."""
     try:
         results = target(*args, **kwargs)
     except (RuntimeError, ValueError):
