@@ -20,6 +20,7 @@ from typing import Any
 from benchmarks.machine import RESULTS, machine
 
 Key = tuple[str, int, str, int]
+Rows = dict[tuple[str, Key], dict[str, Any]]  # by the device's name, too
 
 
 def main() -> int:
@@ -28,11 +29,13 @@ def main() -> int:
     if options.row:
         _print_row(options)
         return 0
-    rows = _kept(options.device)
+    machines, rows = _kept(options.device)
+    about = _machine(options.device)
+    machines[about["device"]] = about
     for key in _asked(options):
-        found = _measured(key, options)
-        rows[key] = found
-        _write(rows, options.device)
+        found = {**_measured(key, options), "device": about["device"]}
+        rows[about["device"], key] = found
+        _write(machines, rows, options.device)
         print(_line(found), flush=True)
     return 0
 
@@ -94,36 +97,53 @@ def _file(device: str) -> Path:
     return RESULTS / ("models.json" if device == "cpu" else f"models_{device}.json")
 
 
-def _kept(device: str) -> dict[Key, dict[str, Any]]:
-    file = _file(device)
-    if not file.exists():
-        return {}
-    rows = json.loads(file.read_text())["rows"]
-    return {(r["model"], r["size"], r["dtype"], r["threads"]): r for r in rows}
-
-
-def _write(rows: dict[Key, dict[str, Any]], device: str) -> None:
+def _machine(device: str) -> dict[str, str]:
     import torch  # noqa: PLC0415
 
     about = {**machine(), "torch": torch.__version__}
-    if device == "cuda":
-        about["device"] = torch.cuda.get_device_name()
+    return {**about, "device": torch.cuda.get_device_name()} if device == "cuda" else about
+
+
+def _kept(device: str) -> tuple[dict[str, dict[str, str]], Rows]:
+    """Facts of the machines, and the rows that were measured on them."""
+    file = _file(device)
+    if not file.exists():
+        return {}, {}
+    kept = json.loads(file.read_text())
+    machines = {about["device"]: about for about in kept["machines"]}
+    return machines, {(r["device"], (r["model"], r["size"], r["dtype"], r["threads"])): r for r in kept["rows"]}
+
+
+def _write(machines: dict[str, dict[str, str]], rows: Rows, device: str) -> None:
     RESULTS.mkdir(exist_ok=True)
     ordered = [rows[key] for key in sorted(rows)]
-    _file(device).write_text(json.dumps({"machine": about, "rows": ordered}, indent=1) + "\n")
-    _file(device).with_suffix(".md").write_text(table(about, ordered))
+    kept = {"machines": [machines[name] for name in sorted(machines)], "rows": ordered}
+    _file(device).write_text(json.dumps(kept, indent=1) + "\n")
+    _file(device).with_suffix(".md").write_text(report(kept["machines"], ordered))
 
 
-def table(about: dict[str, str], rows: Sequence[dict[str, Any]]) -> str:
+def report(machines: Sequence[dict[str, str]], rows: Sequence[dict[str, Any]]) -> str:
     """The report, in Markdown."""
     lines = [
         '# Models by `torch.compile(backend="fuseplan")`',
         "",
-        f"{about['device']}; PyTorch {about['torch']}; {about['commit']}. Medians of a step in microseconds; times of",
-        "eager mode and Inductor over ours in the same rounds. Dynamo: eager mode by `torch.compile`, whose guards all",
-        f"back ends pay for. Search: {_seconds(rows)} for each group. Seconds until plans were there that are faster",
-        "than what ran before, and until those that give 95 % of what was gained in the end (groups are searched one",
-        "after the other), beside the first call by Inductor. `python -m benchmarks.models`",
+        "Medians of a step in microseconds; times of eager mode and Inductor over ours in the same rounds. Dynamo:",
+        f"eager mode by `torch.compile`, whose guards all back ends pay for. Search: {_seconds(rows)} for each group.",
+        "Seconds until plans were there that are faster than what ran before, and until those that give 95 % of what",
+        "was gained in the end (groups are searched one after the other), beside the first call by Inductor.",
+        "`python -m benchmarks.models`",
+    ]
+    for about in machines:
+        lines += ["", *table(about, [row for row in rows if row["device"] == about["device"]])]
+    return "\n".join(lines) + "\n"
+
+
+def table(about: dict[str, str], rows: Sequence[dict[str, Any]]) -> list[str]:
+    """The lines of one machine's rows."""
+    lines = [
+        f"## {about['device']}",
+        "",
+        f"PyTorch {about['torch']}; {about['commit']}.",
         "",
         "| model | size | dtype | threads | eager | Dynamo | Inductor | ours | eager/ours | Inductor/ours "
         "| first plan, s | most, s | Inductor, s | plans | agrees |",
@@ -135,7 +155,7 @@ def table(about: dict[str, str], rows: Sequence[dict[str, Any]]) -> str:
         mean = exp(sum(map(log, found)) / len(found))
         better = "Geometric mean over the better of eager mode and Inductor"
         lines += ["", f"{better}: **{mean:.2f}**; {len(found)} rows; least {min(found):.2f}."]
-    return "\n".join(lines) + "\n"
+    return lines
 
 
 def _seconds(rows: Sequence[dict[str, Any]]) -> str:

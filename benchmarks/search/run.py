@@ -68,8 +68,8 @@ class Searched:
 
 
 @collecting_rarely()
-def searched(graph: Graph, device: Device) -> Searched:
-    """The phases of `tune` up to the best cover by predictions."""
+def searched(graph: Graph, device: Device, cover_s: float = TuneSettings().cover_s) -> Searched:
+    """The phases of `tune` up to the best cover by predictions, which may take `cover_s` seconds."""
     times = [time.process_time()]
     ledger = Ledger(device, FAMILIES, Forgetful(), None, 0)
     prepared = prepare(graph, split_tasks(device), offers=ALTERNATIVES, takes=ledger.acceptor.shares)
@@ -78,7 +78,7 @@ def searched(graph: Graph, device: Device) -> Searched:
     times.append(time.process_time())
     found = find_candidates(atoms, lambda piece: ledger.acceptor.ask(atoms, piece))
     times.append(time.process_time())
-    covers = CoverOracle(atoms, found, ledger, Deadline(0.0, 0.0, None, time.monotonic), TuneSettings().cover_s)
+    covers = CoverOracle(atoms, found, ledger, Deadline(0.0, 0.0, None, time.monotonic), cover_s)
     cover = covers.promising()
     times.append(time.process_time())
     seconds = {name: after - before for name, (before, after) in zip(PHASES, pairwise(times), strict=True)}
@@ -123,9 +123,9 @@ def measured(name: str, device: Device, repeats: int) -> Row:
     )
 
 
-def against(case: str, graph: Graph, device: Device) -> Against:
+def against(case: str, graph: Graph, device: Device, cover_s: float = TuneSettings().cover_s) -> Against:
     """The baselines on one graph, at the costs by which its cover was chosen."""
-    found = searched(graph, device)
+    found = searched(graph, device, cover_s)
     ledger, atoms = found.ledger, found.atoms
     known: dict[int, Candidate | None] = {p.members: c for p, c in found.found.accepted.items() if atoms.is_plain(p)}
 

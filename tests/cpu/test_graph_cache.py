@@ -21,19 +21,10 @@ from torch._inductor.utils import fresh_cache
 from torch.nn import functional as F
 
 from testing.local_plans import LocalPlans
-from tests.support.taken_plans import take_all
+from tests.support.taken_plans import NoPlans, take_all
 from tests.support.torch_models import CASES, Of
 
 COUNTED = ("hit", "miss", "saved", "bypass")
-
-
-class NoPlans:
-    """Nobody answers."""
-
-    def ask(self, question: Any) -> None: ...
-    def refuse(self, refusal: Any) -> None: ...
-    def wait(self, seconds: float) -> bool:
-        return True
 
 
 @pytest.fixture(autouse=True)

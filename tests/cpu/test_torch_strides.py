@@ -14,23 +14,15 @@ from fuseplan_client.torch import backend as backend_module
 from fuseplan_client.torch import group as group_module
 from fuseplan_client.torch.backend import Backend
 from torch import Tensor, nn
+from torch.fx import GraphModule
 from torch.nn import functional as F
 
 from testing.local_plans import LocalPlans
-from tests.support.taken_plans import take_all
+from tests.support.taken_plans import NoPlans, take_all
 from tests.support.torch_models import Of
 
 CALLS = 24
 MODES = ("train", "eval", "autocast")
-
-
-class NoPlans:
-    """Nobody answers."""
-
-    def ask(self, question: Any) -> None: ...
-    def refuse(self, refusal: Any) -> None: ...
-    def wait(self, seconds: float) -> bool:
-        return True
 
 
 def batch_norm_of_tokens(m: nn.ModuleDict, x: Tensor) -> Tensor:
@@ -185,9 +177,14 @@ def test_elements_that_are_read_by_strides() -> None:
     assert not backend.problems
 
 
+def recompiled(module: GraphModule) -> GraphModule:
+    module.recompile()
+    return module
+
+
 def test_a_graph_that_fails_by_groups_is_pytorchs(monkeypatch: pytest.MonkeyPatch) -> None:
     """The view that AOTAutograd wrote is none; the model itself has no such view."""
-    monkeypatch.setattr(backend_module, "tolerate", lambda module: None)
+    monkeypatch.setattr(backend_module, "tolerant", recompiled)
     monkeypatch.setattr(backend_module, "foresee", lambda module: None)
     monkeypatch.setattr(group_module, "is_tolerant", lambda graph: True)
     torch._dynamo.reset()
@@ -235,3 +232,21 @@ def test_a_fault_of_the_program_is_raised_as_it_is() -> None:
     torch.testing.assert_close(compiled(x, torch.tensor([7])), function(x, torch.tensor([7])))
     with pytest.raises(IndexError):
         compiled(x, torch.tensor([8]))
+
+
+def test_a_graph_whose_grouping_fails_takes_any_layout(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Op by op, as PyTorch has it for models, not for its own graphs."""
+
+    def failing(*args: Any) -> Any:
+        raise ArithmeticError("no groups")
+
+    monkeypatch.setattr(backend_module, "partition", failing)
+    for name, (model, sizes) in MODELS.items():
+        torch._dynamo.reset()
+        module = model()
+        own, backend = copy.deepcopy(module), Backend(asker=NoPlans(), least_ops=1)
+        compiled = torch.compile(module, backend=backend, dynamic=False)
+        x = torch.randn(*sizes)
+        same(step(module, compiled, x, "train"), step(own, own, x, "train"), name)
+        assert all("no groups" in problem for problem in backend.problems), (name, backend.problems)
+        assert len(backend.problems) == 2, name

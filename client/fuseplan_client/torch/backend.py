@@ -46,7 +46,7 @@ from fuseplan_client.torch.parts import parts_of, ways_of
 from fuseplan_client.torch.plan_call import Names, updated_buffers
 from fuseplan_client.torch.slot import Offered, Refusal, Slot
 from fuseplan_client.torch.support import SYMBOLS, Support, concrete
-from fuseplan_client.torch.tolerant import tolerate
+from fuseplan_client.torch.tolerant import tolerant
 from fuseplan_client.torch.updates import Update, drop_statistics, take_updates, updating
 from fuseplan_client.torch.whole import CompiledGraph, WholeGraph
 
@@ -170,13 +170,13 @@ class Backend:
             return module
 
     def _grouped(self, whole: WholeGraph, kind: str, module: GraphModule, static: frozenset[str]) -> GraphModule:
-        """The graph with groups; as it came where that fails, which is never the program's problem. static: names of
+        """The graph with groups; without any where that fails, which is never the program's problem. static: names of
         its inputs that are parameters and buffers."""
         try:
             device = device_of(module)
             if isinstance(device, str):
                 self.problems.append(f"{kind}: a graph with tensors on {device} stays PyTorch's")
-                return module
+                return tolerant(module)
             whole.device, support = device, Support(device.name)
             constants = static if self.constants and kind == "inference" else frozenset[str]()
             module = self._laid_out(module) if kind == "inference" else module
@@ -188,14 +188,12 @@ class Backend:
                 whole.groups.append(place)
             reasons = {n.name: support.verdict(n).reason for n in module.graph.nodes if n.op == "call_function"}
             left = {n.name: reasons.get(n.name, "") for n in parts.module.graph.nodes if n.op == "call_function"}
-            tolerate(parts.module)
-            parts.module.recompile()
-            whole.graphs.append(CompiledGraph(kind, parts.module, left))
+            whole.graphs.append(CompiledGraph(kind, tolerant(parts.module), left))
             return parts.module
         except Exception as error:
             self.problems.append(f"{kind}: {type(error).__name__}: {error}")
             log.warning("a graph stays PyTorch's: %s: %s", type(error).__name__, error)
-            return module
+            return tolerant(module)
 
     def _place(
         self,

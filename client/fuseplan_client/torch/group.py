@@ -13,7 +13,7 @@ from torch.fx import Graph, GraphModule
 from fuseplan_client.torch.partition import copied
 from fuseplan_client.torch.plan_call import Call
 from fuseplan_client.torch.slot import Slot
-from fuseplan_client.torch.tolerant import is_tolerant, tolerate
+from fuseplan_client.torch.tolerant import is_tolerant, tolerant
 from fuseplan_client.torch.updates import Update, updating
 
 log = logging.getLogger("fuseplan")
@@ -91,9 +91,7 @@ class PlannedGroup(torch.nn.Module):
 def by_eager(module: GraphModule, args: Sequence[Any]) -> Call:
     """The module's ops one by one, as PyTorch runs them."""
     if not is_tolerant(module.graph):
-        module = GraphModule(module, copied(module.graph))
-        tolerate(module)
-        module.recompile()
+        module = tolerant(GraphModule(module, copied(module.graph)))
     forward = module.forward
     return lambda given: forward(*given)
 

@@ -13,7 +13,7 @@ from fuseplan_client.torch.group import PlannedGroup
 from fuseplan_client.torch.partition import copied, partition
 from fuseplan_client.torch.slot import Progress, Slot
 from fuseplan_client.torch.support import Support
-from fuseplan_client.torch.tolerant import tolerate
+from fuseplan_client.torch.tolerant import tolerant
 
 aten = torch.ops.aten
 # Of these PyTorch keeps the scores in a cache, and skips what a causal mask leaves out.
@@ -82,6 +82,4 @@ def parts_of(
     if not found.groups:
         return None
     groups = [place(found.module, name, len(found.groups)) for name in found.groups]
-    tolerate(found.module)
-    found.module.recompile()
-    return Parts(way, found.module, groups)
+    return Parts(way, tolerant(found.module), groups)

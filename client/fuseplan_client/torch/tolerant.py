@@ -3,7 +3,7 @@
 AOTAutograd traces with fake tensors, and some of these lie otherwise than what a kernel gives in the end. A `view` that
 was one in the trace may be none of the real tensor, `as_strided` would read other elements, and kernels of norms take
 operands for what they are not: `native_group_norm` raises, and its backward kernel gives wrong gradients (PyTorch
-2.13). The model itself, op by op, has none of these problems; nor do graphs after `tolerate`."""
+2.13). The model itself, op by op, has none of these problems; nor do graphs that are `tolerant`."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -31,8 +31,8 @@ def is_tolerant(graph: Graph) -> bool:
     return not any(node.target in (*VIEWS, *DENSE, *STRIDED) for node in graph.nodes)
 
 
-def tolerate(module: GraphModule) -> None:
-    """Changes a graph in place, so that it computes the same of tensors of any layout; to be recompiled."""
+def tolerant(module: GraphModule) -> GraphModule:
+    """The graph, changed in place so that it computes the same of tensors of any layout."""
     for node in list(module.graph.nodes):
         if node.target in VIEWS:
             node.target = aten.reshape.default
@@ -42,6 +42,8 @@ def tolerate(module: GraphModule) -> None:
                 _before(node, place, dense, (operands[like],))
         elif node.target in STRIDED and not is_symbolic(node.args[0].meta.get("val")):
             _before(node, 0, laid_out, (tuple(node.args[0].meta["val"].stride()),))
+    module.recompile()
+    return module
 
 
 def dense(value: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
