@@ -61,6 +61,19 @@ def test_attention_as_models_call_it(causal: bool, scale: float | None) -> None:
     assert aten._scaled_dot_product_flash_attention_for_cpu_backward.default in targets
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize(("heads", "groups"), [(4, 2), (6, 3), (3, 1)])
+@pytest.mark.parametrize("causal", [False, True])
+def test_attention_of_grouped_queries(heads: int, groups: int, causal: bool, dtype: torch.dtype) -> None:
+    query, key, value = (torch.randn(2, n, 9, 16).to(dtype) for n in (heads, groups, groups))
+
+    def function(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+        return F.scaled_dot_product_attention(q, k, v, is_causal=causal, enable_gqa=True)
+
+    graphs = said(function, *gradients(query, key, value))
+    assert [g.kind for g in graphs] == ["forward", "backward"]
+
+
 @pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
 @pytest.mark.parametrize("shape", [(5,), (4, 5), (2, 5, 3), (2, 5, 3, 3)])
 @pytest.mark.parametrize("ignored", [-100, 2])

@@ -16,6 +16,24 @@ def _product(a: Tensor, b: Tensor, dtype: torch.dtype) -> Tensor:
     return a.writer.op("matmul", [a, b], shape, dtype, dtype=wire_dtype(dtype))
 
 
+def _repeated(x: Tensor, heads: int) -> Tensor:
+    """Keys or values for so many heads of queries, of which neighbours share one (grouped queries)."""
+    groups, shape = x.shape[-3], x.shape
+    if groups == heads:
+        return x
+    apart = x.unsqueeze(-3).broadcast((*shape[:-2], heads // groups, *shape[-2:]))
+    return apart.reshape((*shape[:-3], heads, *shape[-2:]))
+
+
+def _gathered(grad: Tensor, groups: int) -> Tensor:
+    """The gradient of what was `_repeated`: the sum over heads that share one."""
+    *outer, heads, rows, columns = grad.shape
+    if groups == heads:
+        return grad
+    apart = grad.reshape((*outer, groups, heads // groups, rows, columns))
+    return apart.reduced("sum", (apart.rank - 3,))
+
+
 def _scores(query: Tensor, key: Tensor, causal: bool, mask: Tensor | None, scale: float | None) -> tuple[Tensor, float]:
     """(scale query key^T + mask, scale), in f32 or f64; -inf where a key is not to be seen."""
     w, inner = query.writer, wide(query.dtype)
@@ -46,7 +64,8 @@ def attention(
     """(softmax of scores @ value, log of the sum of exponentials). A row in which no key is seen gives 0 and 0."""
     if dropout:
         raise Refused("dropout inside attention")
-    w, inner = call.writer, wide(query.dtype)
+    w, inner, heads = call.writer, wide(query.dtype), query.shape[-3]
+    key, value = _repeated(key, heads), _repeated(value, heads)
     scores, _ = _scores(query, key, causal, attn_mask, scale)
     if not scores.elements:
         raise Refused("attention to nothing")
@@ -80,15 +99,20 @@ def attention_backward(
     if dropout:
         raise Refused("dropout inside attention")
     inner, dtype = wide(query.dtype), query.dtype
+    heads, groups = query.shape[-3], key.shape[-3]
+    summed = dtype if groups == heads else inner  # of keys and values, before heads that share one are added
+    key, value = _repeated(key, heads), _repeated(value, heads)
     scores, factor = _scores(query, key, causal, attn_mask, scale)
     if not scores.elements:
         raise Refused("attention to nothing")
     weights = (scores - total.cast(inner).unsqueeze(-1)).pointwise("exp")
-    grad_value = _product(weights.cast(dtype).transposed(), grad, dtype)
+    grad_value = _product(weights.cast(dtype).transposed(), grad, summed)
     grad_weights = _product(grad, value.transposed(), inner)
     along = (grad.cast(inner) * out.cast(inner)).reduced("sum", (grad.rank - 1,), keepdims=True)
     grad_scores = (weights * (grad_weights - along) * factor).cast(dtype)
-    return _product(grad_scores, key, dtype), _product(grad_scores.transposed(), query, dtype), grad_value
+    grad_key = _product(grad_scores.transposed(), query, summed)
+    grads = (_gathered(g, groups).cast(dtype) for g in (grad_key, grad_value))
+    return _product(grad_scores, key, dtype), *grads
 
 
 ATTENTION: Mapping[Any, Lowering] = {
