@@ -853,3 +853,49 @@ def test_a_process_ends_as_it_would(pause: float) -> None:
     script = ENDS.format(path=[p for p in sys.path if p], pause=pause)
     ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=100, check=False)
     assert ended.returncode == 0, ended.stderr
+
+
+def test_a_gradient_that_there_is_none_of_and_nobody_asks_for(backend: Backend) -> None:
+    """AOTAutograd traces gradients at once; eager mode raises where one is asked for."""
+
+    def function(x: torch.Tensor) -> Any:
+        return (x * 2).tanh(), torch.floor_divide(x, 2)
+
+    compiled = torch.compile(function, backend=backend, dynamic=False)
+    for _ in range(3):
+        x = torch.randn(8, requires_grad=True)
+        found, expected = compiled(x), function(x)
+        torch.testing.assert_close(found, expected)
+        assert torch.equal(*(torch.autograd.grad(y[0].sum(), x)[0] for y in (found, expected)))
+    with pytest.raises(RuntimeError, match="derivative for aten::floor_divide"):
+        compiled(x)[1].sum().backward()
+    assert not backend.groups
+    assert "floor_divide" in backend.problems[0]
+
+
+def test_copies_of_compiled_models_have_weights_of_their_own(backend: Backend) -> None:
+    model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.GELU())
+    compiled = torch.compile(model, backend=backend, dynamic=False)
+    x = torch.randn(4, 8)
+    for _ in range(CALLS):
+        compiled(x)
+    copy = deepcopy(compiled)
+    with torch.no_grad():
+        copy._orig_mod[0].weight.mul_(-1)
+    for _ in range(3):
+        torch.testing.assert_close(copy(x), copy._orig_mod(x))
+        torch.testing.assert_close(compiled(x), model(x))
+    assert not torch.allclose(copy(x), compiled(x))
+
+
+@pytest.mark.parametrize("divide", ["floor_divide", "remainder", "fmod"])
+def test_integers_divided_by_zero_raise(divide: str, backend: Backend) -> None:
+    """Eager mode does, and so do calls with plans."""
+    op = getattr(torch, divide)
+    compiled = torch.compile(lambda x, y: (op(x * 3, y) + 1, op(x, 4)), backend=backend, dynamic=False)
+    x, y = torch.arange(-8, 8), torch.arange(-8, 8) * 2 + 1
+    for _ in range(CALLS):
+        torch.testing.assert_close(compiled(x, y), (op(x * 3, y) + 1, op(x, 4)))
+    assert backend.groups
+    with pytest.raises(RuntimeError, match="ZeroDivisionError"):
+        compiled(x, y * 0)

@@ -147,6 +147,39 @@ def test_with_plans(name: str, mode: str, tmp_path: Path, monkeypatch: pytest.Mo
     plans.close()
 
 
+FORESEEN_OTHERWISE: dict[str, Callable[[Tensor], Tensor]] = {
+    "softplus": lambda x: F.softplus(x).transpose(1, 2),
+    "relu6": lambda x: F.relu6(x).transpose(1, 2),
+    "layer norm": lambda x: F.layer_norm(x, (4,)).transpose(1, 2),
+    "dropout": lambda x: F.dropout(x.transpose(1, 2), 0.1) * 2,
+}
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("name", FORESEEN_OTHERWISE)
+def test_plans_are_asked_for_with_layouts_that_were_seen(
+    name: str, dynamic: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    take_all(monkeypatch)
+    torch._dynamo.reset()
+    function, plans = FORESEEN_OTHERWISE[name], LocalPlans.made(tmp_path / "cache")
+    backend = Backend(asker=plans, least_ops=1)
+    compiled = torch.compile(lambda x, g: function(x) * g, backend=backend, dynamic=dynamic)
+    for seed in range(CALLS):
+        x, g = torch.randn(2, 6, 4, requires_grad=True), torch.randn(2, 4, 6)
+        found = list[Tensor]()
+        for call in (compiled, lambda x, g: function(x) * g):
+            torch.manual_seed(seed)
+            y = call(x, g)
+            found += [y, *torch.autograd.grad(y.sum(), x)]
+        same(found[:2], found[2:], "train")
+    slots = [s for g in backend.groups for s in g.slots.values()]
+    assert not backend.problems
+    assert not plans.refusals
+    assert [s.state for s in slots] == ["planned"] * 2, [(s.state, s.reason) for s in slots]
+    plans.close()
+
+
 def test_groups_write_running_statistics_where_they_belong() -> None:
     model, sizes = MODELS["batch norms of images"]
     module = model()

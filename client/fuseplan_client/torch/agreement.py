@@ -111,6 +111,14 @@ def disagreement(
     return ""
 
 
+def is_beyond_numbers(inputs: Iterable[Any], results: Any) -> bool:
+    """Whether there is NaN among the inputs of a call, or NaN or an infinity among its results: kernels of PyTorch's
+    differ from each other there, the vectors of one from its last few elements."""
+    given = (t for t in inputs if isinstance(t, torch.Tensor) and t.is_floating_point())
+    made = (t for t in tree_leaves((results,)) if isinstance(t, torch.Tensor) and t.is_floating_point())
+    return any(t.isnan().any().item() for t in given) or not all(t.isfinite().all().item() for t in made)
+
+
 def _reduced(device: torch.device) -> float:
     """The tolerance of f32 where PyTorch may multiply by less, 0 where it may not."""
     library: Any = torch.backends.cuda if device.type == "cuda" else torch.backends.mkldnn  # types lack what they have

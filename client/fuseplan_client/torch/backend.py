@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 from torch._dynamo.backends.common import aot_autograd
+from torch._dynamo.exc import TorchDynamoException
 from torch._functorch._aot_autograd.schemas import SerializableAOTDispatchCompiler
 from torch._functorch.partitioners import min_cut_rematerialization_partition
 from torch._guards import TracingContext
@@ -30,6 +31,7 @@ from fuseplan_client.torch.asking import Asker, Question
 from fuseplan_client.torch.devices import Given, GroupDevice, device_of
 from fuseplan_client.torch.embedded import embedded_server
 from fuseplan_client.torch.export import Exported, export
+from fuseplan_client.torch.floats import guarded_floats
 from fuseplan_client.torch.graph_cache import Grouping, KeptGraph, Run, cached
 from fuseplan_client.torch.group import (
     MOST_ALIGNMENT,
@@ -46,6 +48,7 @@ from fuseplan_client.torch.parts import parts_of, ways_of
 from fuseplan_client.torch.plan_call import Names, updated_buffers
 from fuseplan_client.torch.slot import Offered, Refusal, Slot
 from fuseplan_client.torch.support import SYMBOLS, Support, concrete
+from fuseplan_client.torch.tensor_layout import Seen
 from fuseplan_client.torch.tolerant import tolerant
 from fuseplan_client.torch.updates import Update, drop_statistics, take_updates, updating
 from fuseplan_client.torch.whole import CompiledGraph, WholeGraph
@@ -119,9 +122,21 @@ class Backend:
             partition_fn=self._cut,
             keep_inference_input_mutations=True,
         )
-        whole.compiled = cached(lambda: compile_(module, examples), grouping, whole.forget)
+        try:
+            with guarded_floats():
+                whole.compiled = cached(lambda: compile_(module, examples), grouping, whole.forget)
+        except TorchDynamoException:  # of what Dynamo does next
+            raise
+        except Exception as error:  # a gradient that nobody asked for yet, and that there is none of, for one
+            whole.forget()
+            self.problems.append(f"a graph stays PyTorch's: {type(error).__name__}: {error}")
+            log.warning("%s", self.problems[-1])
         self._wholes = [ref for ref in self._wholes if ref() is not None] + [weakref.ref(whole)]
         return whole
+
+    def __deepcopy__(self, memo: Any) -> "Backend":
+        """Itself: a copy of a compiled model is compiled by the same."""
+        return self
 
     @property
     def wholes(self) -> list[WholeGraph]:
@@ -229,6 +244,7 @@ class Backend:
         slot: Slot,
         examples: Sequence[Any],
         alignments: Sequence[int],
+        seen: Seen | None,
     ) -> None:
         """Asks for a plan of all, and once that is there, offers the same with products by PyTorch, and with attention
         alone: calls say which is fastest."""
@@ -247,7 +263,7 @@ class Backend:
                 if parts is not None:
                     slot.offer(Offered(updating(parts, wanted.updates), parts=parts))
 
-        self._ask(whole.device, wanted, module, slot, examples, alignments, ended)
+        self._ask(whole.device, wanted, module, slot, examples, alignments, seen, ended)
 
     def _ask(
         self,
@@ -257,13 +273,14 @@ class Backend:
         slot: Slot,
         examples: Sequence[Any],
         alignments: Sequence[int],
+        seen: Seen | None,
         ended: Callable[[], None] = lambda: None,
     ) -> None:
         exported: list[Exported] = []
         target = device.target()
 
         def requests() -> list[Mapping[str, Any]]:
-            exported.append(export(module, examples, excess_precision=self.excess_precision))
+            exported.append(export(module, examples, excess_precision=self.excess_precision, seen=seen))
             slot.ops = len(exported[0].body["nodes"])
             for row, read in zip(exported[0].body["inputs"], exported[0].reads, strict=True):
                 if not read.number:

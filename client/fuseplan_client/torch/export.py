@@ -5,7 +5,7 @@ is that input; `Exported` says so, and the body has none of it.
 """
 
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -13,12 +13,14 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx import GraphModule, Node
 from torch.fx.node import map_arg
-from torch.utils._pytree import tree_leaves
+from torch.utils._pytree import tree_leaves, tree_map
 
 from fuseplan_client.torch.aten.views import LAYOUT_OPS
 from fuseplan_client.torch.decompositions import UNKNOWN_SHAPES, fake_mode_of, lowered, name_of
 from fuseplan_client.torch.excess_precision import is_pointwise, widened
+from fuseplan_client.torch.kernel_values import value_of
 from fuseplan_client.torch.symbols import SYMBOLS, hint, is_symbolic
+from fuseplan_client.torch.tensor_layout import Layout, Seen, layout_of
 from fuseplan_client.torch.wire import MOST_ALIGNMENT_BYTES, MOST_NODES, Refused, Tensor, Writer
 
 NOTHING = "nothing is computed"
@@ -83,23 +85,33 @@ class Exported:
 
 
 def export(
-    module: GraphModule, examples: Sequence[Any], alignment_bytes: int = 16, *, excess_precision: bool = False
+    module: GraphModule,
+    examples: Sequence[Any],
+    alignment_bytes: int = 16,
+    *,
+    excess_precision: bool = False,
+    seen: Seen | None = None,
 ) -> Exported:
     """The module's graph for inputs like `examples`: fake tensors of whole sizes; or numbers, of which integers and
     bools become part of the graph, and floats inputs of it.
 
     alignment_bytes: of the first elements of tensors at offset 0 of their storage. excess_precision: values of bf16
-    that one op alone reads need not be rounded (`excess_precision.widened`). Raises Refused with the reason, and
-    LoweringFault for a fault of ours.
+    that one op alone reads need not be rounded (`excess_precision.widened`). seen: what the ops gave for such inputs,
+    where that is not what the module foresaw. Raises Refused with the reason, and LoweringFault for a fault of ours.
     """
-    return _Export(module, examples, alignment_bytes, excess_precision).exported()
+    return _Export(module, examples, alignment_bytes, excess_precision, seen).exported()
 
 
 class _Export:
     def __init__(
-        self, module: GraphModule, examples: Sequence[Any], alignment_bytes: int, excess_precision: bool
+        self,
+        module: GraphModule,
+        examples: Sequence[Any],
+        alignment_bytes: int,
+        excess_precision: bool,
+        seen: Seen | None,
     ) -> None:
-        self.module = module
+        self.module, self.seen = module, seen
         self.alignment_bytes, self.excess_precision = alignment_bytes, excess_precision
         self.writer = Writer()
         self.mode = fake_mode_of(examples)
@@ -196,7 +208,7 @@ class _Export:
             raise Refused(f"no such op: {name_of(node.target)}")
         if schema.is_mutable:
             raise Refused(f"mutation in place: {name_of(node.target)}")
-        operands = map_arg(node.args, self.metas.__getitem__) if node.target in LAYOUT_OPS else ()
+        operands = map_arg(node.args, self._traced) if node.target in LAYOUT_OPS else ()
         before = len(self.writer.nodes)
         found = self.values[node] = lowered(self.writer, self.mode, node.target, args, kwargs, out, operands)
         if is_pointwise(node.target):  # what a copy hands on is another op's
@@ -209,14 +221,21 @@ class _Export:
             raise Refused(value.reason)
         return value
 
+    def _traced(self, node: Node) -> Any:
+        """A value as the trace foresaw it: its layout is the one that `as_strided` reads by (`tolerant`)."""
+        value = node.meta.get("val")
+        return self.metas[node] if value is None or is_symbolic(value) else value
+
     def _meta(self, node: Node) -> Any:
         """PyTorch's result of a node for these examples."""
+        if self.seen is not None:
+            return tree_map(lambda v: v.faked(self.mode) if isinstance(v, Layout) else v, self.seen.values[node])
         if self.known and "val" in node.meta:
             return node.meta["val"]
         args, kwargs = map_arg((node.args, node.kwargs), self.metas.__getitem__)
         try:
             with self.mode:
-                return node.target(*args, **kwargs)  # type: ignore[operator]
+                return value_of(node.target, args, kwargs)
         except UNKNOWN_SHAPES:
             raise Refused(f"{name_of(node.target)}: what it gives depends on data") from None
 
@@ -243,7 +262,7 @@ class _Export:
             if isinstance(value, Tensor):
                 raise Refused("an output that is a number known at run time alone")
             return Output("value", value=value)
-        root = root_of(result)
+        root = root_of(result, self.seen.copies if self.seen is not None else ())
         base = self.metas[root]
         if meta.dtype != base.dtype:
             raise Refused("an output whose bits are another tensor's in another dtype")
@@ -290,17 +309,17 @@ def plain(value: Any) -> Any:
     return {k: plain(v) for k, v in value.items()} if isinstance(value, dict) else value
 
 
-def root_of(node: Node) -> Node:
-    """The node whose memory a node's result is in: itself, or what it is a view of."""
+def root_of(node: Node, copies: Container[Node] = ()) -> Node:
+    """The node whose memory a node's result is in: itself, or what it is a view of. copies: nodes that gave none."""
     while True:
         if node.op != "call_function":
             return node
         if node.target is operator.getitem:
             source = node.args[0]
-            if not (isinstance(source, Node) and is_view(source)):
+            if not (isinstance(source, Node) and is_view(source)) or source in copies:
                 return node
             node = source
-        if not is_view(node):
+        if not is_view(node) or node in copies:
             return node
         node = node.args[0]  # type: ignore[assignment]
 
@@ -351,13 +370,7 @@ def _faked(example: Any, mode: FakeTensorMode) -> Any:
     if is_symbolic(example):
         raise Refused("an example of symbolic size")
     if isinstance(example, FakeTensor) and example.fake_mode is not mode:
-        sizes, strides, offset = example.shape, example.stride(), int(example.storage_offset())
-        with mode:
-            like = {"dtype": example.dtype, "device": example.device}
-            if not offset:
-                return torch.empty_strided(sizes, strides, **like)
-            span = 1 + sum((n - 1) * s for n, s in zip(sizes, strides, strict=True)) if 0 not in sizes else 0
-            return torch.empty(offset + span, **like).as_strided(sizes, strides, offset)
+        return layout_of(example).faked(mode)
     return example
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import torch
+from torch._dynamo.exc import TensorifyScalarRestartAnalysis
 from torch._functorch import config as functorch_config
 from torch._functorch._aot_autograd.autograd_cache import BypassAOTAutogradCache, should_use_local_autograd_cache
 from torch._guards import TracingContext, detect_fake_mode
@@ -50,6 +51,8 @@ def cached(compiled: Callable[[], Run], grouping: Grouping, forget: Callable[[],
             SETTINGS.patch(cache_key_tag=f"{SETTINGS.cache_key_tag} fuseplan {_version()}"),
         ):
             return compiled()
+    except TensorifyScalarRestartAnalysis:  # the program is traced once more
+        raise
     except Exception as error:  # the cache's or the program's, which is raised once more
         forget()
         found = compiled()

@@ -12,7 +12,9 @@ from torch.fx import Graph, GraphModule
 
 from fuseplan_client.torch.partition import copied
 from fuseplan_client.torch.plan_call import Call
+from fuseplan_client.torch.seen import is_as_foreseen, seen
 from fuseplan_client.torch.slot import Slot
+from fuseplan_client.torch.tensor_layout import Seen
 from fuseplan_client.torch.tolerant import is_tolerant, tolerant
 from fuseplan_client.torch.updates import Update, updating
 
@@ -21,15 +23,15 @@ log = logging.getLogger("fuseplan")
 MOST_ALIGNMENT = 64  # bytes
 MOST_SIZES = 8  # that a group gets plans for; beyond, what it replaced runs
 
-# Asks for a plan of a group's module for inputs like the examples, which are fake tensors and numbers; and what their
-# addresses are multiples of.
-Ask = Callable[[GraphModule, Slot, Sequence[Any], Sequence[int]], None]
+# Asks for a plan of a group's module for inputs like the examples, which are fake tensors and numbers; what their
+# addresses are multiples of; and what the ops gave, where that is not what the module foresaw.
+Ask = Callable[[GraphModule, Slot, Sequence[Any], Sequence[int], Seen | None], None]
 
 
 class PlannedGroup(torch.nn.Module):
-    """Stands where its ops stood, and never raises what they would not. It asks for a plan at its first call, when it
-    is known how tensors are laid out: kernels of PyTorch's need not give what it foresaw. dynamic: sizes are looked up
-    at every call.
+    """Stands where its ops stood, and never raises what they would not. It asks for a plan behind its first call, when
+    it is known how tensors are laid out: kernels of PyTorch's need not give what it foresaw. dynamic: sizes are looked
+    up at every call.
 
     examples: fake tensors as the graph foresaw them. updates: those that it makes itself. replaced: makes what runs
     until there is a plan, and instead of one that is slower, of the module and the inputs of the first call.
@@ -73,19 +75,32 @@ class PlannedGroup(torch.nn.Module):
             if len(self.slots) >= MOST_SIZES:
                 return updating(by_eager(self.module, args), self.updates)(args)
             with self._lock:
-                slot = self.slots.get(key) or self._made(key, args)
+                slot = self.slots.get(key)
+                is_first = slot is None
+                if slot is None:
+                    replaced = updating(self._replaced(self.module, args), self.updates)
+                    slot = self.slots[key] = self._slot(replaced)
+            if is_first:
+                return self._first(key, slot, args)
         return slot.run(args)
 
-    def _made(self, key: Any, args: Sequence[Any]) -> Slot:
-        slot = self.slots[key] = self._slot(updating(self._replaced(self.module, args), self.updates))
+    def _first(self, key: Any, slot: Slot, args: Sequence[Any]) -> Any:
+        """The first call, and the question for a plan, of what it gave."""
+        try:
+            found = slot.run(args)
+        except BaseException:  # of the program's, which may call again
+            self.slots.pop(key, None)
+            raise
         if not self.dynamic:
             self._only = slot
         try:
             known = not self.dynamic and all(map(_alike, args, self._examples))
-            self._ask(self.module, slot, self._examples if known else _faked(args), list(map(_alignment, args)))
+            what = None if known and is_as_foreseen(self.module, found) else seen(self.module, args)
+            examples = self._examples if known else _faked(args)
+            self._ask(self.module, slot, examples, list(map(_alignment, args)), what)
         except Exception as error:  # a fault of ours costs this group, never the program
             slot.withdraw(f"{type(error).__name__}: {error}")
-        return slot
+        return found
 
 
 def by_eager(module: GraphModule, args: Sequence[Any]) -> Call:

@@ -15,7 +15,7 @@ import torch
 from fuseplan_client.cpu.executor import StackError
 from fuseplan_client.cuda.driver import PassingError
 from fuseplan_client.cuda.program import CapturedError
-from fuseplan_client.torch.agreement import disagreement
+from fuseplan_client.torch.agreement import disagreement, is_beyond_numbers
 from fuseplan_client.torch.devices import CPU, GroupDevice
 from fuseplan_client.torch.plan_call import Call, HalfDone, Unfit
 from fuseplan_client.torch.updates import Update, apart
@@ -210,7 +210,7 @@ class Slot:
                 found = None  # there may be room for one side
             else:
                 if found is not None:
-                    self._compare(plan, found, self._with_updated(expected, self._updated(args)))
+                    self._compare(plan, args, found, self._with_updated(expected, self._updated(args)))
                 return expected
             self._refuse(plan, "unusable", "there is no memory for what it gives beside what ran before")
             return self.replaced(args)
@@ -231,14 +231,16 @@ class Slot:
             return None
         return None if found is None else self._with_updated(found, self._updated(own))
 
-    def _compare(self, plan: Offered, found: Any, expected: Any) -> None:
+    def _compare(self, plan: Offered, args: Sequence[Any], found: Any, expected: Any) -> None:
         plan.began = True
         why: Refusal = "wrong"
         try:
             problem = disagreement(found, expected, self._rounded, self._summed)
         except Exception as error:  # of memory for the comparison, for one
             why, problem = "unusable", f"it cannot be compared: {type(error).__name__}: {error}"
-        if problem:
+        if problem and why == "wrong" and is_beyond_numbers(args, expected):
+            self._note_unfit(plan, Unfit(f"NaN or infinities among what it was compared on: {problem}"))
+        elif problem:
             self._refuse(plan, why, problem)
         elif plan.progress == "ready":
             plan.is_checked = True

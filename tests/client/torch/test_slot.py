@@ -252,6 +252,33 @@ def test_a_comparison_that_fails_is_the_plans_fault(monkeypatch: pytest.MonkeyPa
     )
 
 
+@pytest.mark.parametrize("special", ["an input", "a result"])
+def test_plans_are_not_judged_by_what_is_no_number(special: str) -> None:
+    """There PyTorch's own kernels differ from each other; the next call judges."""
+
+    def replaced(args: Sequence[Any]) -> Any:
+        return (args[0].nan_to_num(7.0) + (float("inf") if special == "a result" and args[0].isnan().any() else 0),)
+
+    told = list[Any]()
+    slot = Slot(replaced, lambda *refusal: told.append(refusal))
+    slot.offer(Offered(lambda args: (args[0].nan_to_num(5.0),)))
+    x = torch.tensor([1.0, float("nan")])
+    for _ in range(3):
+        assert torch.equal(slot.run((x,))[0], replaced((x,))[0])
+    assert slot.state == "waiting"
+    assert slot.is_judging
+    for _ in range(2 * TIMED_CALLS + 1):
+        slot.run((torch.ones(2),))
+    assert slot.verdicts, "it was compared, and timed"
+    slot.offer(Offered(plus(1), "wrong"))
+    for _ in range(MOST_UNFIT):
+        slot.run((x,))
+    assert told[-1][1] == "unfit"
+    slot.offer(Offered(plus(1), "wrong"))
+    slot.run((torch.ones(2),))
+    assert told[-1][1] == "wrong"
+
+
 def test_a_plan_without_room_beside_what_ran_before() -> None:
     """Memory goes to what ran before."""
     held: list[weakref.ref[torch.Tensor]] = []

@@ -39,6 +39,23 @@ def _op(op: str, kind: KIND = KIND.DEFAULT, *, unrounded: bool = False) -> Lower
     return lower
 
 
+def _division(op: str, *, unrounded: bool = False) -> Lowering:
+    """A quotient in whole numbers, or what is left."""
+
+    def lower(call: Call, x: Any, y: Any) -> Tensor:
+        _check_divisor(x, y)
+        return combined(call, op, (x, y), unrounded=unrounded)
+
+    return lower
+
+
+def _check_divisor(x: Any, y: Any) -> None:
+    """Raises Refused where PyTorch raises for zeros: of integers by what may be 0."""
+    meet, _ = promoted([x, y], KIND.DEFAULT)
+    if not meet.is_floating_point and (isinstance(y, Tensor) or y == 0):
+        raise Refused("integers divided by what may be 0, for which PyTorch raises")
+
+
 def _rounding(op: str) -> Lowering:
     """Rounding to integers, which leaves integers as they are."""
 
@@ -88,6 +105,7 @@ def div(call: Call, x: Any, y: Any, rounding_mode: str | None = None) -> Tensor:
     """x / y, of integers in floats; or rounded down, or towards 0."""
     if rounding_mode is None:
         return combined(call, "div", (x, y), KIND.INT_TO_FLOAT, unrounded=True)
+    _check_divisor(x, y)
     if rounding_mode == "floor":
         return combined(call, "floordiv", (x, y), unrounded=True)
     meet, _ = promoted([x, y], KIND.DEFAULT)
@@ -237,12 +255,12 @@ POINTWISE: Mapping[Any, Lowering] = {
     aten.div.Scalar: div,
     aten.div.Tensor_mode: div,
     aten.div.Scalar_mode: div,
-    aten.floor_divide.default: _op("floordiv", unrounded=True),
-    aten.fmod.Tensor: _op("fmod"),
-    aten.fmod.Scalar: _op("fmod"),
-    aten.remainder.Tensor: _op("remainder"),
-    aten.remainder.Scalar: _op("remainder"),
-    aten.remainder.Scalar_Tensor: _op("remainder"),
+    aten.floor_divide.default: _division("floordiv", unrounded=True),
+    aten.fmod.Tensor: _division("fmod"),
+    aten.fmod.Scalar: _division("fmod"),
+    aten.remainder.Tensor: _division("remainder"),
+    aten.remainder.Scalar: _division("remainder"),
+    aten.remainder.Scalar_Tensor: _division("remainder"),
     aten.maximum.default: _op("maximum"),
     aten.minimum.default: _op("minimum"),
     aten.atan2.default: _op("atan2", KIND.INT_TO_FLOAT),
