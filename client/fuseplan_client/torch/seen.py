@@ -1,4 +1,4 @@
-"""What the ops of a group gave when they ran, where a trace foresaw something else.
+"""Results of a group's ops as they were when they ran, where a trace foresaw something else.
 
 Fake tensors are a guess at what PyTorch's kernels give. Where a group's results lie otherwise, or its inputs do, its
 ops run once one by one, and a plan is asked for with the layouts that were seen."""

@@ -111,8 +111,8 @@ def attention_backward(
     along = (grad.cast(inner) * out.cast(inner)).reduced("sum", (grad.rank - 1,), keepdims=True)
     grad_scores = (weights * (grad_weights - along) * factor).cast(dtype)
     grad_key = _product(grad_scores.transposed(), query, summed)
-    grads = (_gathered(g, groups).cast(dtype) for g in (grad_key, grad_value))
-    return _product(grad_scores, key, dtype), *grads
+    grad_key, grad_value = (_gathered(g, groups).cast(dtype) for g in (grad_key, grad_value))
+    return _product(grad_scores, key, dtype), grad_key, grad_value
 
 
 ATTENTION: Mapping[Any, Lowering] = {
