@@ -85,12 +85,16 @@ class PlannedGroup(torch.nn.Module):
         return slot.run(args)
 
     def _first(self, key: Any, slot: Slot, args: Sequence[Any]) -> Any:
-        """The first call, and the question for a plan, of what it gave."""
+        """The first call, and the question for a plan, of what it gave. One that raises, or is captured, is none."""
+        found, is_first = None, False
         try:
             found = slot.run(args)
-        except BaseException:  # of the program's, which may call again
-            self.slots.pop(key, None)
-            raise
+            is_first = not slot.device.is_capturing()
+        finally:
+            if not is_first:
+                self.slots.pop(key, None)
+        if not is_first:
+            return found
         if not self.dynamic:
             self._only = slot
         try:

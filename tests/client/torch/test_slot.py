@@ -20,6 +20,7 @@ from fuseplan_client.torch.asking import Asker, Question
 from fuseplan_client.torch.backend import Backend, fuseplan
 from fuseplan_client.torch.backward import MOST_FOLLOWED
 from fuseplan_client.torch.devices import CpuDevice
+from fuseplan_client.torch.group import PlannedGroup
 from fuseplan_client.torch.slot import MOST_UNFIT, TIMED_CALLS, Offered, Progress, Slot, Verdict
 from fuseplan_client.torch.updates import Update, updating
 from fuseplan_client.torch.whole import Race
@@ -326,6 +327,47 @@ def test_passing_faults_of_an_accepted_plan_are_not_its_end() -> None:
     fails.append(RuntimeError("a launch failed"))
     assert torch.equal(slot.run((x,))[0], x + 1)
     assert slot.state == "refused"
+
+
+class Capturing(CpuDevice):
+    """A device that captures calls, or fails them, by turns."""
+
+    def __init__(self) -> None:
+        self.is_on = True
+
+    def is_capturing(self) -> bool:
+        return self.is_on
+
+
+def test_plans_are_asked_for_behind_a_call_that_ran() -> None:
+    """Not of one that was captured, where nothing can be looked at, nor of one that raised."""
+    graph = torch.fx.symbolic_trace(lambda x: torch.ops.aten.reciprocal.default(x))
+    asked, device, fails = list[Any](), Capturing(), [ValueError("the program's")]
+
+    def replaced(module: Any, args: Sequence[Any]) -> Any:
+        def call(given: Sequence[Any]) -> Any:
+            if not device.is_on and fails:
+                raise fails.pop()
+            return module(*given)
+
+        return call
+
+    def slot(call: Any) -> Slot:
+        return Slot(call, lambda *_: None, device=device)
+
+    group = PlannedGroup(graph, [None], False, "forward 0", (), slot, lambda *what: asked.append(what), replaced)
+    x = torch.full((4,), 2.0)
+    for _ in range(2):
+        assert torch.equal(group(x), x / 4)
+    device.is_on = False
+    with pytest.raises(ValueError, match="the program's"):
+        group(x)
+    assert not asked
+    assert not group.slots
+    for _ in range(3):
+        assert torch.equal(group(x), x / 4)
+    assert len(asked) == 1
+    assert len(group.slots) == 1
 
 
 class Instant(CpuDevice):
