@@ -1,4 +1,4 @@
-"""Dtypes and layouts that PyTorch's CPU kernels give where its fake tensors foresee others.
+"""Dtypes and layouts that PyTorch's CPU kernels give where its fake tensors foresee others (PyTorch 2.13).
 
 A norm of bf16 or f16 with parameters in f32, as under autocast, keeps its statistics in f32; fake tensors say bf16 or
 f16. Its backward kernel takes no others (PyTorch 2.13: "mixed dtype (CPU): expect parameter to have scalar type of
@@ -6,10 +6,14 @@ Float"). New running statistics have the dtype of the old ones.
 
 Norms of tensors that lie otherwise than row-major, or channels-last, give row-major ones; fake tensors lie as their
 operands. What reads those lies otherwise, too, and a `view` of the traced graph may be none of what a kernel gave.
+
+Of pointwise ops that have kernels of their own, fake tensors lie as what these are decomposed into does. The kernels
+have orders of operands of their own, or give row-major tensors.
 """
 
 import operator
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -17,7 +21,7 @@ from torch._prims_common import suggest_memory_format
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx import GraphModule, Node
 from torch.fx.node import map_arg
-from torch.utils._pytree import tree_leaves
+from torch.utils._pytree import tree_leaves, tree_map
 
 from fuseplan_client.torch.symbols import is_symbolic
 
@@ -95,6 +99,48 @@ LAYOUTS: Mapping[Any, Callable[[Sequence[Value]], torch.memory_format]] = {
     aten.native_group_norm_backward.default: _suggested(1),
     aten.native_layer_norm_backward.default: lambda args: torch.contiguous_format,
 }
+# Ops whose results lie as the sum of these operands would, added in this order.
+SUMS: Mapping[Any, Sequence[int]] = {
+    **dict.fromkeys(
+        (
+            aten.softplus_backward.default,
+            aten.hardswish_backward.default,
+            aten.hardsigmoid_backward.default,
+            aten.hardtanh_backward.default,
+            aten.logit_backward.default,
+            aten.native_dropout_backward.default,
+            aten.copysign.Tensor,
+            aten.floor_divide.default,
+            aten.div.Tensor_mode,
+            aten.xlogy.Tensor,
+            aten.logaddexp.default,
+            aten.heaviside.default,
+        ),
+        (0, 1),
+    ),
+    aten.leaky_relu_backward.default: (1, 0),
+    aten.threshold_backward.default: (1, 0),
+    aten._prelu_kernel_backward.default: (1, 0),
+    aten.elu_backward.default: (0, 5),
+    aten.huber_loss.default: (0,),
+    aten.binary_cross_entropy.default: (0,),
+    aten.log_sigmoid_backward.default: (0,),
+}
+ROW_MAJOR = (
+    aten.glu_backward.default,
+    aten._log_softmax_backward_data.default,
+    aten.mse_loss_backward.default,
+    aten.huber_loss_backward.default,
+    aten.smooth_l1_loss_backward.default,
+    aten.log_sigmoid_forward.default,
+    aten.pow.Scalar,
+)
+# As `suggest_memory_format` has it for this operand.
+SUGGESTED: Mapping[Any, int] = {
+    aten.roll.default: 0,
+    aten.channel_shuffle.default: 0,
+    aten.reflection_pad2d_backward.default: 1,
+}
 SAME = (aten.detach.default, aten.alias.default)
 VIEWS = (aten.view.default, aten._unsafe_view.default)
 
@@ -108,7 +154,8 @@ def value_of(target: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) ->
         if target not in VIEWS:
             raise
         results = aten.reshape.default(*args, **kwargs)
-    return _given(target, args, results)
+    first = next((v for v in tree_leaves((results,)) if isinstance(v, torch.Tensor)), None)
+    return _given(target, args, results) if first is not None and first.device.type == "cpu" else results
 
 
 def foresee(module: GraphModule) -> None:
@@ -158,6 +205,10 @@ def _foreseen(node: Node, old: Value, changed: set[Node]) -> Value:
 
 def _given(target: Any, args: Sequence[Value], results: Value) -> Value:
     """Results as fake tensors foresee them, with dtypes and layouts of the kernel's."""
+    if target in SUMS or target in ROW_MAJOR or target in SUGGESTED:
+        if any(map(is_symbolic, tree_leaves((args, results)))):
+            return results
+        return tree_map(partial(_laid_out, target, args), results)
     if not isinstance(results, tuple) or not (target in KERNELS or target in LAYOUTS):
         return results
     dtypes = KERNELS[target](args) if target in KERNELS else {}
@@ -165,6 +216,21 @@ def _given(target: Any, args: Sequence[Value], results: Value) -> Value:
     if target in LAYOUTS and isinstance(found[0], torch.Tensor) and not is_symbolic(found[0]):
         found[0] = found[0].contiguous(memory_format=LAYOUTS[target](args))
     return tuple(found)
+
+
+def _laid_out(target: Any, args: Sequence[Value], value: Value) -> Value:
+    """A result of a kernel that is named in SUMS, ROW_MAJOR or SUGGESTED."""
+    if not isinstance(value, torch.Tensor):
+        return value
+    if target in SUGGESTED:
+        return value.contiguous(memory_format=_suggested(SUGGESTED[target])(args))
+    if target in ROW_MAJOR:
+        return value.contiguous()
+    first, *others = (args[i] for i in SUMS[target])
+    like: torch.Tensor = aten.add.Tensor(first, others[0]) if others else aten.clone.default(first)
+    if not isinstance(like, torch.Tensor) or like.shape != value.shape:  # reduced, or of numbers
+        return value
+    return torch.empty_strided(value.shape, like.stride(), dtype=value.dtype, device=value.device)
 
 
 def _of(value: Value, dtype: torch.dtype | None) -> Value:
