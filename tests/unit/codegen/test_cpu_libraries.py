@@ -5,6 +5,7 @@ import pytest
 from codegen.gemm.call import AMX, AMX_FEATURE, PAIRS, GemmCall, call_on_cpu, first_libraries, libraries_for
 from codegen.gemm.dims import Contraction, contraction
 from codegen.gemm.panels import digits, padded
+from codegen.hardware.libraries import MKL
 from fusion_ir import building as build
 from fusion_ir.core.graph import Graph
 from fusion_ir.dtype import DType, bf16, f16, f32
@@ -50,6 +51,15 @@ def test_pairs_are_tried_where_their_instruction_is_faster(bf16_gflops: float | 
     libraries = libraries_for(call, graph, on)
     assert libraries.index(PAIRS) == (0 if are_fast else len(libraries) - 1)
     assert (PAIRS in first_libraries(call, graph, on)) == are_fast
+
+
+@pytest.mark.parametrize(("bf16_gflops", "is_first"), [(None, True), (100.0, False), (200.0, True), (1500.0, True)])
+def test_intels_library_comes_first_where_it_is_faster_in_bf16(bf16_gflops: float | None, is_first: bool) -> None:
+    about = {"features": (MKL, "avx512_bf16", "fma"), "name": "Intel(R) Xeon(R) Processor"}
+    on = device(bf16_gflops).model_copy(update=about)
+    first = [library for library in libraries_for(*called(bf16), on) if library != PAIRS][0]
+    assert (first == MKL) == is_first
+    assert libraries_for(*called(f32), on)[0] == MKL
 
 
 def test_registers_that_are_tiles_come_first_where_there_are_any() -> None:
