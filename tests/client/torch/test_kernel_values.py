@@ -1,6 +1,5 @@
 """Norms of half floats with wider parameters: what PyTorch's CPU kernels give, forward and backward."""
 
-import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -17,6 +16,7 @@ from torch.nn import functional as F
 from torch.utils._pytree import tree_leaves
 
 from tests.support.aten_graphs import outcome, traced
+from tests.support.tensor_layouts import lying
 from tests.support.whole import in_turn
 
 aten = torch.ops.aten
@@ -80,17 +80,6 @@ def test_values_are_foreseen_as_kernels_give_them(op: Any, x: torch.dtype, p: to
 
 
 SHAPES = [(3, 4), (3, 4, 5), (2, 4, 5, 6), (2, 3, 4, 2, 3), (1, 4, 5, 6), (2, 4, 1, 1), (2, 1, 5, 6)]
-
-
-def lying(sizes: Sequence[int], dtype: torch.dtype) -> dict[str, torch.Tensor]:
-    """Tensors of these sizes in every order of their axes, in part, and repeated."""
-    found = {"part": torch.randn([2 * n for n in sizes])[tuple(slice(0, n) for n in sizes)]}
-    orders = list(itertools.permutations(range(len(sizes))))
-    for order in orders if len(sizes) < 5 else orders[::9]:
-        back = sorted(range(len(sizes)), key=order.__getitem__)
-        found[f"order {order}"] = torch.randn([sizes[i] for i in order]).permute(back)
-    found["repeated"] = torch.randn([1, *sizes[1:]]).expand(sizes)
-    return {name: t.to(dtype) if name != "repeated" else t[:1].to(dtype).expand(sizes) for name, t in found.items()}
 
 
 def norms_of(op: Any, x: torch.Tensor, grad: torch.Tensor) -> tuple[Any, ...]:

@@ -15,6 +15,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils._pytree import tree_leaves
 
 from tests.support.aten_graphs import run
+from tests.support.tensor_layouts import lying
 from tests.support.whole import in_turn
 
 aten = torch.ops.aten
@@ -65,17 +66,10 @@ AFTER: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
 }
 
 
-def lying(sizes: Sequence[int]) -> dict[str, torch.Tensor]:
-    """Tensors of these sizes, by how they lie in memory."""
-    found = {"row-major": torch.randn(sizes)}
-    if len(sizes) == 4:
-        found["channels last"] = torch.randn(sizes).contiguous(memory_format=torch.channels_last)
-    n, c, *rest = sizes
-    found["transposed"] = torch.randn(n, rest[0], c, *rest[1:]).transpose(1, 2)
-    found["outer"] = torch.randn(c, n, *rest).transpose(0, 1)
-    found["repeated"] = torch.randn(n, 1, *rest).expand(sizes)
-    found["part"] = torch.randn([2 * k for k in sizes])[tuple(slice(0, k) for k in sizes)]
-    return found
+def some_lying(sizes: Sequence[int]) -> list[torch.Tensor]:
+    """About nine: a part, repeated, row-major, with channels last, and others."""
+    part, *others = lying(sizes).values()
+    return [part, *others[:: 3 if len(sizes) > 3 else 1]]
 
 
 def check(module: GraphModule, args: Sequence[torch.Tensor], expected: Sequence[torch.Tensor]) -> None:
@@ -92,8 +86,8 @@ def check(module: GraphModule, args: Sequence[torch.Tensor], expected: Sequence[
 def test_results_lie_as_they_were_seen(name: str, sizes: tuple[int, ...]) -> None:
     if "glu" in name:
         sizes = (sizes[0], 4, *sizes[2:])
-    tensors, right, refused = lying(sizes), 0, set[str]()
-    pairs = in_turn(itertools.product(tensors.values(), tensors.values(), AFTER.values()), 60, name)
+    tensors, right, refused = some_lying(sizes), 0, set[str]()
+    pairs = in_turn(itertools.product(tensors, tensors, AFTER.values()), 60, name)
     for a, b, after in pairs:
 
         def function(a: torch.Tensor, b: torch.Tensor, after: Any = after) -> Any:
@@ -114,8 +108,8 @@ def test_results_lie_as_they_were_seen(name: str, sizes: tuple[int, ...]) -> Non
 def test_layouts_of_pointwise_ops_are_foreseen(name: str, sizes: tuple[int, ...]) -> None:
     if "glu" in name:
         sizes = (sizes[0], 4, *sizes[2:])
-    tensors = lying(sizes)
-    for a, b in in_turn(itertools.product(tensors.values(), repeat=2), 12, name):
+    tensors = some_lying(sizes)
+    for a, b in in_turn(itertools.product(tensors, repeat=2), 12, name):
         module = make_fx(lambda a, b: tree_leaves(OPS[name](a, b)), tracing_mode="fake")(a, b)
         foresee(module)
         assert is_as_foreseen(module, tree_leaves(OPS[name](a, b))), [t.stride() for t in (a, b)]
