@@ -67,8 +67,11 @@ def search(
         divided = solution.divided
         rounds = late or nodes % ROUNDED == 1
         order = rounded(covering, solution) if rounds else () if divided else covering.order(solution.x)
-        if (price := covering.price_of(order)) < best_price:
+        if (price := covering.price_when_looked_at(order, look)) < best_price:
             best, best_price = order, price
+        if order and price == math.inf and not divided:  # late: there was no time to solve it again without that piece
+            heapq.heappush(waiting, (lower, next(tie), node))
+            continue
         lower = max(lower, solution.value)
         least = lower if nodes == 1 else least
         if divided and lower < best_price * enough:

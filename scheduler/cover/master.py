@@ -235,6 +235,12 @@ class MasterProblem:
         costs = self.relaxation.costs
         return math.fsum(costs[self.column[p]] for p in pieces) if pieces else math.inf
 
+    def price_when_looked_at(self, pieces: Collection[SegmentMask], look: Look | None) -> float:
+        """`price_of` by real costs; infinite where a look forbids a piece."""
+        if look and pieces:
+            self.dearer(look(pieces))
+        return self.price_of(pieces) if all(self.column[p] in self.costs for p in pieces) else math.inf
+
     def potential(self) -> Callable[[int], float]:
         """Lower bound on the price of making a set of tensors from the graph's inputs, by the last optimum's dual: the
         sum of the duals of the rows whose sets hold any of them. A piece that writes all of them that are in a set, and

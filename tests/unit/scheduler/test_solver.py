@@ -1,5 +1,6 @@
 """Covers against enumeration: overlap, alternatives, several writes, pieces that wait for each other."""
 
+import itertools
 import math
 import random
 from collections import Counter
@@ -13,7 +14,7 @@ from scheduler.cover import master as covering_
 from scheduler.cover.branch_and_bound import MOST_LATE, search
 from scheduler.cover.master import MasterProblem, Solution
 from scheduler.cover.separation import FractionalSolution
-from scheduler.cover.solver import CoverProblem
+from scheduler.cover.solver import CoverProblem, NoRoom
 from scheduler.segments.hypergraph import Hypergraph
 from scheduler.segments.segment_mask import SegmentMask
 from tests.support.cover_problems import Problem, cheapest, cheapest_in_no_order, check_order, random_problem
@@ -148,6 +149,51 @@ def test_looks_at_what_may_be_part_of_a_cover() -> None:
         assert (cover.cost_us if cover else math.inf) == cheapest(Problem(hypergraph, costs)), seed
         asked, all_ = asked + len(seen), all_ + len(costs)
     assert asked < 0.5 * all_
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("limited", [False, True], ids=["any memory", "little memory"])
+def test_when_time_is_over_a_cover_holds_what_was_looked_at(limited: bool) -> None:
+    """Whenever time is over, on the way to a cover, and whatever looks show then: each of its pieces was looked at,
+    none is refused, and it costs what looks showed. On a busy machine a search failed with KeyError: a piece that the
+    last look refused was part of the cover that the solution was rounded to."""
+    found = refused = 0
+    for seed in seeds(PROBLEMS, "looked at"):
+        hypergraph, costs = random_problem(seed)
+        rng = random.Random(seed)
+        vague = {p: rng.choice((0.3, 0.7, 1.0)) * c if c < math.inf else 5.0 for p, c in costs.items()}
+        seen: set[SegmentMask] = set()
+
+        def look(
+            pieces: Collection[SegmentMask], seen: set[SegmentMask] = seen, costs: Mapping[SegmentMask, float] = costs
+        ):
+            new = set(pieces) - seen
+            seen |= new
+            return {p: costs[p] for p in new}
+
+        ticks = itertools.count()
+        tensors = hypergraph.everything.bit_length()
+        sizes = [rng.randint(1, 4) for _ in range(tensors)]
+        problem = CoverProblem(hypergraph, sizes, clock=lambda ticks=ticks: float(next(ticks)))
+        limit = rng.randint(4, 4 * tensors) if limited else None
+        try:
+            cover = problem.solve(vague, most_s=rng.randrange(12), look=look, limit_bytes=limit)
+        except NoRoom:
+            continue
+        refused += any(costs[p] == math.inf for p in seen)
+        if cover is None:
+            continue
+        assert seen.issuperset(cover.pieces), seed
+        assert cover.cost_us == sum(costs[p] for p in cover.pieces) < math.inf, seed
+        found += 1
+        if limit is None:
+            expected = cheapest(Problem(hypergraph, costs))
+            assert cover.lower_us <= expected * (1 + 1e-9), seed
+            assert not cover.exact or cover.cost_us == pytest.approx(expected, rel=1e-12), seed
+        else:
+            assert cover.peak_bytes <= limit, seed
+    assert found > 100
+    assert refused > 10
 
 
 class Undecided(MasterProblem):
