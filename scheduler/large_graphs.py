@@ -19,6 +19,7 @@ from fusion_ir.records import Plan, Reason, Search, Status
 from scheduler.context import SearchContext
 from scheduler.cost.compile_time import COMPILERS, compile_seconds, is_too_much, is_unrolled
 from scheduler.no_plan import Disagreement, MemoryExceeded, NoPlan, refused, unusable
+from scheduler.plan_ranking import unclear, unfused_is_chosen
 from scheduler.plans.assemble import Choice, assemble, meanings_of
 from scheduler.plans.whole_time import BY_STEPS, times
 from scheduler.rewrites.prepare import Prepared
@@ -363,8 +364,10 @@ class LargeGraphPlanner:
             raise refused(given, wrong, "; ".join(f"{r.status.value}: {r.detail}" for r in results))
         plan, result = passed[0]
         unfused_us = median(passed[-1][1].samples_us) if only or passed[-1][0] is not plans[0] else None
-        if len(passed) == 2 and median(passed[1][1].samples_us) < median(result.samples_us):
+        if len(passed) == 2 and unfused_is_chosen(passed[1][1], result):
             plan, result = passed[1]
+        elif len(passed) == 2 and (note := unclear(passed[1][1], result)):
+            self.notes.append(note)
         return plan.model_copy(update=times(result)), unfused_us
 
     def _plan(self, parts: Sequence[SectionCandidate], kernels: dict[str, Kernel]) -> Plan:

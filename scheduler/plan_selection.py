@@ -9,14 +9,14 @@ only because nobody else used it.
 import math
 from collections.abc import Sequence
 
-from codegen.timing.protocol import LEAST_PAIRS, beats, median
+from codegen.timing.protocol import LEAST_PAIRS, median
 from codegen.toolchain.compiler import OutOfTime
 from fusion_ir.records import Plan, Reason, Status, Step
 from scheduler.context import SearchContext
 from scheduler.cover.oracle import CoverOracle, Proposal
-from scheduler.interfaces import TimedPlan
 from scheduler.no_plan import MemoryExceeded, NoPlan, refused, unusable
 from scheduler.plan_maker import PlanMaker
+from scheduler.plan_ranking import Timed, ranked
 from scheduler.plans.assemble import meanings_of
 from scheduler.plans.whole_time import BY_STEPS, Whole, measure_whole, times
 from scheduler.rewrites.prepare import Prepared
@@ -31,15 +31,12 @@ MOST_LATE_S = 2.0
 ROUNDS = 3 * LEAST_PAIRS  # that this needs, of a machine that others use too
 LATE = "the budget ended before plans of what was measured were compiled: the first plans are what there is"
 LAST_PLANS = 4.0  # times what timing the first plans took: there are twice as many, and closer to each other
-UNTIMED_GAIN = 0.9  # times what a plan of kernels that were never timed takes, for another to be chosen
 UNFUSED = "no kernels that passed their checks make a cover: a kernel for each op instead"
 NO_TIME_FOR_UNFUSED = "one for each op, were not compiled in time: the plan was not compared with them"
 MOST_COVERS = 8  # that are looked for where kernels turn out not to be usable
 DOUBT = 2.0  # a prediction has to be that much better than a measurement to be chosen in the end
 
 LATE_S = 0.5  # beyond the budget, for what it takes to end well
-
-Timed = tuple[Proposal, Plan, TimedPlan]
 
 
 class PlanSelection:
@@ -61,6 +58,7 @@ class PlanSelection:
         self.maker = PlanMaker(context, prepared, found, ledger)
         self._least_bytes: int | None = None  # of plans that were made and did not keep to that
         self.notes: list[Reason] = list(found.reasons)
+        self._unclear: list[Reason] = []
         self.timed: list[tuple[Proposal, Plan]] = []
         self._early: list[tuple[Proposal, Plan]] = []
         self.unfused_us: float | None = None  # in the race that the plan was chosen in
@@ -110,6 +108,8 @@ class PlanSelection:
         plans = [(p, plan) for p, plan in plans if limit is None or plan.temporary_bytes <= limit]
         if any(plan.steps for _, plan in plans):
             started = self.deadline.clock()
+            if self.deadline.is_over():  # most likely there will be no others
+                seconds = max(seconds, _clear_s(plans))
             self._early = self._ranked(self._passing(plans, seconds))
             self._early_unfused_us = self.unfused_us
             self.early_s = self.deadline.clock() - started
@@ -287,8 +287,7 @@ class PlanSelection:
         if self.bench is None or not any(p.steps for _, p in plans):
             return plans
         plans = sorted(plans, key=lambda entry: len(entry[1].steps))  # what others are compared with comes first
-        needed = ROUNDS * sum(plan.time_us or plan.predicted_us or 0.0 for _, plan in plans) / 1e6
-        late_s = 0.0 if self.early else min(needed, MOST_LATE_S)
+        late_s = 0.0 if self.early else _clear_s(plans)
         seconds = max(self.deadline.end - self.deadline.clock(), LEAST_PLANS_S, late_s)
         known = {tuple(_kernel_of(s) for s in plan.steps) for _, plan in plans}
         plans += [(p, e) for p, e in self.early[:1] if tuple(_kernel_of(s) for s in e.steps) not in known]
@@ -345,17 +344,11 @@ class PlanSelection:
         return []
 
     def _ranked(self, passed: Sequence[Timed]) -> list[tuple[Proposal, Plan]]:
-        """The winner first, which is the unfused graph where that took less, by however little: with these kernels or
-        with those it began with."""
-        if not passed:
-            return []
-        winner = min(passed, key=lambda entry: len(entry[1].steps))
-        for challenger in passed:
-            if _is_better(challenger, winner):
-                winner = challenger
-        unfused = [entry for entry in passed if self.is_unfused(entry[0])]
-        winner = min([winner, *unfused], key=lambda entry: median(entry[2].samples_us))
-        return [(p, plan) for p, plan, _ in sorted(passed, key=lambda entry: entry is not winner)]
+        """The winner first; notes where it is no clear one."""
+        order, note = ranked(passed, self.is_unfused)
+        if order:  # of the last race alone
+            self._unclear = [note] if note else []
+        return [(proposal, plan) for proposal, plan, _ in order]
 
     def unfused_losers(self) -> list[Plan]:
         """The plan of the unfused graph where it was timed and is not the winner; nothing otherwise."""
@@ -364,7 +357,7 @@ class PlanSelection:
     def decide(self, plans: list[tuple[Proposal, Plan]], complete: bool) -> Plan:
         """The first of the plans, with bound, gap, reasons and what the search saw."""
         proposal, plan = plans[0]
-        outcome = SearchOutcome(self.notes, self.whole, len(self.timed), self.unfused_us)
+        outcome = SearchOutcome([*self.notes, *self._unclear], self.whole, len(self.timed), self.unfused_us)
         return decided(self.maker, self.covers, proposal, plan, outcome, complete=complete)
 
 
@@ -372,10 +365,8 @@ def _kernel_of(step: Step) -> tuple[str, str, str]:
     return step.segment_key, step.family, step.schedule
 
 
-def _is_better(challenger: Timed, winner: Timed) -> bool:
-    """Whether one plan is to be chosen instead of another that was timed in the same rounds."""
-    samples, others = challenger[2].samples_us, winner[2].samples_us
-    if beats(samples, others):
-        return True
-    was_timed = all(step.time_us is not None for step in winner[1].steps)
-    return not was_timed and median(samples) < UNTIMED_GAIN * median(others)
+def _clear_s(plans: Sequence[tuple[Proposal, Plan]]) -> float:
+    """Seconds of a race of plans until differences are clear, by what the plans should take; no more than
+    MOST_LATE_S."""
+    needed = ROUNDS * sum(plan.time_us or plan.predicted_us or 0.0 for _, plan in plans) / 1e6
+    return min(needed, MOST_LATE_S)
