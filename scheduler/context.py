@@ -73,6 +73,7 @@ class SearchContext:
             memory_bytes=self.budget.memory_bytes,
             budget_s=self.budget.seconds,
             idle_share=counted.idle_share(self.deadline.seconds) if counted else None,
+            cpu_share=counted.cpu_share() if counted else None,
             cut_short=cut_short,
             spent=spending(self.deadline, ledger.races) if counted else None,
         )

@@ -61,6 +61,11 @@ class Bench(Protocol):
         counted."""
         ...
 
+    def cpu_share(self) -> float | None:
+        """Share of the time since `allow` in which the search's own thread wanted a CPU that it had one; None where
+        nobody counted."""
+        ...
+
     @property
     def at_once(self) -> int:
         """Kernels whose first race takes about as long as that of one."""

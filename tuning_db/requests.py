@@ -87,7 +87,8 @@ class Resolved:
     """The answer to a request. `body` is the plan as JSON; its sha256 is `plan_key` (checked).
 
     request: the request that it is stored for, whose graph, device, tenant and generator are those of the one asked.
-    cut_short: why the search behind it ended early, None where it did not. due: another search may find a better plan
+    cut_short: why the search behind it ended early, None where it did not. had_s: seconds that it counts as, None where
+    it did not end early. due: another search may find a better plan
     for the request asked, with the seconds that it would have, under the present conditions.
     """
 
@@ -97,6 +98,7 @@ class Resolved:
     body: bytes
     cut_short: str | None = None
     due: bool = False
+    had_s: float | None = None
 
     def plan(self) -> Plan:
         return Plan.model_validate_json(self.body)

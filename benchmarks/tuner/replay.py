@@ -200,6 +200,9 @@ class ReplayBench:
     def idle_share(self, seconds: float) -> None:
         return None
 
+    def cpu_share(self) -> None:
+        return None
+
     def measure_plans(
         self, graph: Graph, plans: Sequence[Plan], *, seed: int = 0, seconds: float
     ) -> Sequence[TimedPlan]:

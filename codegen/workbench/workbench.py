@@ -18,6 +18,7 @@ from codegen.sandbox.object_cache import ObjectCache
 from codegen.sandbox.slot import ChildLimits, Slot, SlotError
 from codegen.sandbox.temporary_folders import temporary_folder
 from codegen.timing.core_use import CoreUse
+from codegen.timing.cpu_share import CpuShare
 from codegen.timing.race_time import RaceTime
 from codegen.toolchain.builder import Builder, Result
 from codegen.toolchain.compiler import Binary, Compiler, Failure
@@ -88,6 +89,7 @@ class Workbench:
         self.device, self.cache, self.limits = device, cache, limits
         self._compiler: Compiler = compiler or COMPILERS[device.target](device, limits)
         self._core_use = CoreUse(len(usable_cpus()))
+        self._cpu_share = CpuShare()
         self._builder = Builder(self._compiler, cache, limits, jobs, self._core_use)
         memory = limits.memory_bytes or device.memory_bytes * 3 // 4
         # CUDA reserves address space beyond all bounds: its memory is limited through CuPy's pool instead.
@@ -177,6 +179,7 @@ class Workbench:
         seconds, and the cores' work is counted."""
         self._builder.patience.until(seconds)
         self._core_use.restart()
+        self._cpu_share.restart()
         self._ready = self._ready or self._helper.submit(self._get_ready)
 
     def _get_ready(self) -> None:
@@ -188,6 +191,11 @@ class Workbench:
         """Share of all core seconds, `seconds` since `allow` on every core, in which a core had nothing to do for the
         search. A core that the timing child may use while it times counts as busy."""
         return self._core_use.idle_share(seconds)
+
+    def cpu_share(self) -> float | None:
+        """Share of the time in which the thread that called `allow` wanted a CPU that it had one, since then; None
+        where the system does not say."""
+        return self._cpu_share.share()
 
     @property
     def waited_seconds(self) -> float:

@@ -124,6 +124,9 @@ class Step(Record):
         return (*self.reads, *self.writes, *((self.scratch,) if self.scratch else ()))
 
 
+STARVED = 0.6  # of the CPU time that a search's own thread wanted
+
+
 class Search(Record):
     """The search behind a plan: its time, its limits, and how many candidates it tried. memory_bytes: limit on a plan's
     temporaries, None for no limit.
@@ -131,6 +134,8 @@ class Search(Record):
     budget_s: seconds that the search was given. cut_short: why it ended before it had measured everything that it
     wanted to, None where it did not; such a plan is refined by the next request that has more time. idle_share: share
     of the seconds in which a core that was the search's own had nothing to do. None in plans older than these fields.
+    cpu_share: share of the time in which the search's own thread wanted a CPU that it had one, beside other processes;
+    None where the system does not say.
     dropped: kernels that compiled and were not worth timing by their compiler's report; older plans count them in
     `failed`.
     """
@@ -146,8 +151,14 @@ class Search(Record):
     budget_s: float | None = _optional()
     cut_short: str | None = _optional()
     idle_share: float | None = _optional()
+    cpu_share: float | None = _optional()
     dropped: int = Field(default=0, exclude_if=lambda number: not number)
     spent: Spent | None = _optional()  # where nothing was timed, and in plans from before it was kept, None
+
+    @property
+    def was_starved(self) -> bool:
+        """Whether it was cut short while others left it little of the CPUs: it found less than its seconds say."""
+        return self.cut_short is not None and self.cpu_share is not None and self.cpu_share < STARVED
 
 
 class Plan(Record):

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from tuning_db.store import Store
 
 NOTHING_TIMED = "nothing was timed"
+LEAST_SHARE = 0.34  # that a starved search counts as: after three of them a plan is as good as a machine lets it be
+LEAST_COUNTED_S = 10.0  # a shorter one is asked for by who cannot wait
 # Errors by which a fault in the search's own code shows, in every repetition; files, memory and devices fail otherwise.
 FAULTS = (ArithmeticError, AssertionError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 
@@ -143,7 +145,8 @@ def _plan(
         raise
     plan = met.plan if met else plan
     state: PlanState = "predicted" if plan.time_us is None else "measured"
-    searched = searched_for(plan, budget, cancel_counts=cancel_counts)
+    so_far_s = found.had_s if found is not None and found.request == key and found.cut_short else None
+    searched = searched_for(plan, budget, so_far_s or 0.0, cancel_counts=cancel_counts)
     binaries, sources = artifacts(plan, cache)
     plan_key = store.plans.put(key, plan, state, binaries, sources, searched, only_better=met is None)
     continued = None
@@ -239,16 +242,23 @@ def failed_search(error: Exception) -> Problem:
     return problem("tuning-failed", f"The search failed with a fault of its own ({type(error).__name__}).")
 
 
-def searched_for(plan: Plan, budget: Budget, *, cancel_counts: bool = False) -> Searched:
+def searched_for(plan: Plan, budget: Budget, so_far_s: float = 0.0, *, cancel_counts: bool = False) -> Searched:
     """The record of the search that made a plan: the seconds that it counts as, by which a later request decides
-    whether another search would find more, and why it was cut short. cancel_counts: see `plan_graph`."""
+    whether another search would find more, and why it was cut short. A search that others on the machine left little
+    of the CPUs counts as the seconds that it got of them, besides the `so_far_s` of searches that it went on from: so
+    the next request for as many seconds continues it. cancel_counts: see `plan_graph`."""
     cut_short, had_s = plan.search.cut_short, plan.search.budget_s
     if was_interrupted(plan):
         spent_s = budget.seconds if cancel_counts else min(plan.search.seconds, budget.seconds)
         return Searched(spent_s, cut_short or INTERRUPTED)
     if cut_short is None and plan.time_us is None and budget.seconds == 0 and is_timed(plan.device):
         cut_short = NOTHING_TIMED
-    return Searched(None if cut_short is None else budget.seconds if had_s is None else had_s, cut_short)
+    if cut_short is None:
+        return Searched()
+    counts_s = given_s = budget.seconds if had_s is None else had_s
+    if plan.search.was_starved and given_s >= LEAST_COUNTED_S:
+        counts_s = min(so_far_s + max(plan.search.cpu_share or 0.0, LEAST_SHARE) * given_s, given_s)
+    return Searched(counts_s, cut_short)
 
 
 def is_timed(device: Device) -> bool:

@@ -166,7 +166,7 @@ def _together(first: Search, second: Search) -> Search:
     spent = {
         name: getattr(first, name) + getattr(second, name) for name in ("seconds", "measured", "failed", "dropped")
     }
-    given = {name: getattr(first, name) for name in ("budget_s", "cut_short", "idle_share")}
+    given = {name: getattr(first, name) for name in ("budget_s", "cut_short", "idle_share", "cpu_share")}
     return second.model_copy(update=spent | given | {"spent": _sum(first.spent, second.spent)})
 
 

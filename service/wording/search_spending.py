@@ -9,7 +9,14 @@ def searched(search: Search) -> list[str]:
     others did to its races."""
     seen = f"{count(search.candidates, 'segment')}, {kernels_tried(search)}"
     words = [f"searched {duration(1e6 * search.seconds)}{_spent(search.spent)}: {seen}"]
-    return [*words, *_disturbed(search.spent)]
+    return [*words, *_disturbed(search.spent), *_starved(search)]
+
+
+def _starved(search: Search) -> list[str]:
+    """A sentence on a search that others left little of the CPUs; none where they did not."""
+    if not search.was_starved:
+        return []
+    return [f"its own thread had a CPU for {percent(search.cpu_share)} of the time that it wanted one"]
 
 
 def _spent(spent: Spent | None) -> str:

@@ -328,3 +328,35 @@ def race(monkeypatch: pytest.MonkeyPatch, now: dict[str, float]) -> None:
         return [PlanTiming((now[p.steps[0].schedule],) * 20, 0.0, Status.ok) for p in plans]
 
     monkeypatch.setattr(searching.Workbench, "measure_plans", measure_plans)
+
+
+def test_a_search_that_others_left_no_cpu_goes_on_when_it_is_asked_for_again(searches: Searches) -> None:
+    """It counts as the seconds of a CPU that it got, and at least as a third of its budget, so that a machine that is
+    always busy does not search for ever. It used to count as all of them: a plan that came out as a kernel for each op
+    beside eight busy processes stayed."""
+    late = "the budget ended before each of its kernels was timed"
+    shares = (0.5, 0.45, 1.0)
+    searches.next = [plan(20.0 - i, 60.0, cut_short=late, budget_s=60.0, cpu_share=s) for i, s in enumerate(shares)]
+    assert searches.ask(60.0).cache == "miss"
+    assert searches.ask(30.0).cache == "hit"
+    assert searches.ask(60.0).cache == "miss"
+    assert searches.ask(57.0).cache == "hit", "30 s and 27 s"
+    assert searches.ask(60.0).cache == "miss"
+    assert searches.ask(60.0).cache == "hit"
+    assert searches.made == 3
+
+
+@pytest.mark.parametrize(("share", "searched"), [(0.01, 3), (0.55, 2), (0.65, 1), (None, 1)])
+def test_searches_until_a_busy_machine_has_given_the_seconds(
+    searches: Searches, share: float | None, searched: int
+) -> None:
+    late = "the budget ended before each of its kernels was timed"
+    searches.next = [plan(20.0 - i, 60.0, cut_short=late, budget_s=60.0, cpu_share=share) for i in range(6)]
+    answers = [searches.ask(60.0).cache for _ in range(6)]
+    assert answers == ["miss"] * searched + ["hit"] * (6 - searched)
+
+
+def test_starved_searches_that_ended_or_were_short_are_not_made_again(searches: Searches) -> None:
+    late = "the budget ended before each of its kernels was timed"
+    searches.next = [plan(20.0, 5.0, cut_short=late, budget_s=5.0, cpu_share=0.1), plan(19.0, 60.0, cpu_share=0.1)]
+    assert [searches.ask(s).cache for s in (5.0, 5.0, 60.0, 60.0)] == ["miss", "hit", "miss", "hit"]

@@ -44,6 +44,9 @@ class Collector:
     def idle_share(self, seconds: float) -> None:
         return None
 
+    def cpu_share(self) -> None:
+        return None
+
     def expect(self, kernels: Sequence[Kernel]) -> None:
         pass
 

@@ -108,8 +108,8 @@ def resolve(reader: Reader, request: RequestKey, now: Conditions | None, seconds
         if body is not None and digest(body) == best.plan_key:
             state: PlanState = "stale" if best.state == "measured" and not best.is_current(current) else best.state
             due = not any(a.settles(request, current, seconds) for a in answers)
-            cut_short = _cut_short(request, best, answers)
-            return Resolved(best.request, best.plan_key, state, body, cut_short, due)
+            last = next((a for a in answers if a.request == request), best)
+            return Resolved(best.request, best.plan_key, state, body, last.cut_short, due, last.had_s)
         reader.miss("plans", best.plan_key, "body does not hash to its key")
     return None
 
@@ -118,12 +118,6 @@ def admitted(request: RequestKey, answers: Sequence[Answer], now: str | None) ->
     """The answers that the request admits, the best first."""
     allowed = [a for a in answers if a.state != "failed" and request.admits(a.looseness, a.temporary_bytes)]
     return sorted(allowed, key=lambda a: a.place(request, now))
-
-
-def _cut_short(request: RequestKey, best: Answer, answers: Sequence[Answer]) -> str | None:
-    """Why the last search for the request ended early, None where it did not; where there was none, why the one for the
-    request that `best` is stored for did."""
-    return next((a.cut_short for a in answers if a.request == request), best.cut_short)
 
 
 def verified(rows: Iterable[Sequence[Any]], miss: Callable[[str, str, str], None]) -> list[Answer]:

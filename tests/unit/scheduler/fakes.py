@@ -129,6 +129,9 @@ class FakeBench:
     def idle_share(self, seconds: float) -> None:
         return None
 
+    def cpu_share(self) -> None:
+        return None
+
     def turn(self, segment_key: str) -> AbstractContextManager[None]:
         return nullcontext()
 
