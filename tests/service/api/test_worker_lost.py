@@ -125,7 +125,7 @@ def test_a_worker_that_cannot_be_interrupted_ends_all_the_same(tmp_path: Path) -
         """
         import os, signal, time
         from service.process import parent
-        parent.GRACE_SECONDS = 0.2
+        parent.GRACE_SECONDS = 2.0
         signal.signal(signal.SIGTERM, lambda *_: print("asked", flush=True))
         parent.end_with(os.getppid())
         print(os.getpid(), flush=True)
