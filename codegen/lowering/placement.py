@@ -71,7 +71,8 @@ def place(
     loops = [a for a in order if a not in within]
     nests = [nest_of(w, loops, tiled) for w in writes]
     paths = paths_of(writes, nests, values, loops, widths, keep_bytes, threads)
-    program = Program(widths, tiles, order, {}, {}, unrolled=frozenset(unrolled), threads=threads)
+    walked = frozenset(a for v in values for a in v.walked)
+    program = Program(widths, tiles, order, {}, {}, unrolled=frozenset(unrolled), threads=threads, walked=walked)
     again = _again(values, set(widths), dear) - held
     placer = _Placer(program, paths, phases_of(values, paths), keep_bytes, again, within)
     for write, nest in zip(writes, nests, strict=True):
@@ -252,9 +253,12 @@ class _Placer:
             self.program.kept[v] = Kept(key, scope, dims)
 
     def fits(self, v: Value, key: Key, at: Key) -> bool:
-        """Whether `v` may be kept from `key` until `at`. Tasks share the outermost loops: nothing outlives those."""
+        """Whether `v` may be kept from `key` until `at`. Tasks share the outermost loops: nothing outlives those. Lists
+        differ in length: nothing is kept for each of their slices."""
         scope = _common(key.path, at.path)
         dims = tuple(loop.axis for loop in key.path[len(scope) :]) + key.dims
+        if not self.program.walked.isdisjoint(dims):
+            return False
         return (len(scope) > 0 or not key.path) and self.bytes(v, dims, key.lane) <= self.keep_bytes
 
     def bytes(self, v: Value, dims: Axes, lane: Axis | None) -> int:

@@ -10,6 +10,7 @@ from codegen.printer.dialect import Dialect
 from codegen.printer.draft import Draft
 from codegen.printer.expressions import CTYPE, literal, spell
 from codegen.printer.joining import is_max
+from fusion_ir.core.scalar import Scalar
 
 
 class Arrays:
@@ -181,7 +182,10 @@ class Arrays:
         if v.op == "argreduce":
             worst = identity("maximum" if v.attr[0] == "argmax" else "minimum", v.args[0].dtype)
             return f"none_yet<{CTYPE[v.dtype.name]}, {width}>({literal(worst)})"
-        return f"splat<{width}>({literal(identity(str(v.attr[0]), v.dtype))})"
+        start = identity(str(v.attr[0]), v.dtype)
+        if not self.program.walked.isdisjoint(v.bound):
+            start = Scalar.of(0, v.dtype)  # lists may be empty
+        return f"splat<{width}>({literal(start)})"
 
     # ---- scans
     def declare_carry(self, v: Value, key: Key) -> None:

@@ -29,7 +29,7 @@ def samples(graph: Graph, seed: int) -> list[list[np.ndarray]]:
 
 def _sums(node: Node) -> bool:
     """Whether sums may run in any order."""
-    return kind_of(node) in (OpKind.REDUCTION, OpKind.SCAN) or (
+    return kind_of(node) in (OpKind.REDUCTION, OpKind.SCAN, OpKind.SCATTER) or (
         kind_of(node) is OpKind.CONTRACT and (sums_in_any_order(node) or not node.dtype.is_float)
     )
 
@@ -52,7 +52,7 @@ def sample_inputs(graph: Graph, seed: int, integers: bool = False) -> list[np.nd
     return arrays
 
 
-# What a reader wants of its operand: an interval of values, or that it indexes an axis of some extent.
+# What a reader wants of its operand: an interval of values, or that it names places along an axis of some extent.
 Interval = tuple[float, float]
 Want = Interval | int
 
@@ -72,6 +72,9 @@ def _wants(graph: Graph, source: Node) -> Iterator[Want]:
             elif kind is OpKind.GATHER:
                 if user.args[1] is node:
                     yield user.args[0].sizes[user.attr("axis", int)]
+            elif kind is OpKind.SCATTER:
+                if user.args[1] is node:
+                    yield user.attr("extent", int)
             elif row.domain != DEFAULT_DOMAIN:
                 yield row.domain
 
