@@ -40,6 +40,8 @@ class Scatter:
     name = "scatter"
 
     def accepts(self, segment: Graph, device: Device) -> Reject | None:
+        if not any(kind_of(node) is OpKind.SCATTER for node in segment.nodes):
+            return Reject("nothing is scattered", is_told=False)
         if device.target != "cpu":
             return Reject("on cuda scatters are computed by family naive only")
         return _refused(segment)
@@ -83,8 +85,6 @@ def _refused(segment: Graph) -> Reject | None:
             sums[node] = min(above)
             if kind is OpKind.GATHER or kind is OpKind.CONTRACT or node.elements > sums[node]:
                 return Reject(f"{node.op} would have the sums of a scatter computed over and over")
-    if not sums:
-        return Reject("nothing is scattered")
     if max(depth.values()) > MAX_DEPTH or len(depth) > pointwise.MAX_NODES:
         return Reject(f"{len(depth)} nodes, {max(depth.values())} deep, are too many for one kernel")
     return too_much(segment)
