@@ -1,7 +1,5 @@
 """Families `scatter` and `naive` against the interpreter: every dtype, each axis, what leads to slices and follows sums."""
 
-from collections.abc import Callable
-
 import numpy as np
 import pytest
 
@@ -9,7 +7,6 @@ from codegen.families import FAMILIES
 from codegen.workbench.workbench import Workbench
 from fusion_ir import building as B
 from fusion_ir.core.graph import Graph, OutputSpec
-from fusion_ir.core.node import Node
 from fusion_ir.dtype import DTYPES, f32, i64
 from fusion_ir.ops import make_input
 from fusion_ir.records import Status
@@ -17,12 +14,11 @@ from fusion_ir.reference.interpreter import interpret
 from testing.tensors import graph_of, spec
 from tests.support.devices import CPU_DEVICE, CUDA_DEVICE
 from tests.support.one_kernel import run_kernel
+from tests.support.scatters import SCATTERS, Build
 
 SCATTER, NAIVE = FAMILIES["scatter"], FAMILIES["naive"]
 SHORT = "scatter{lanes=16,fetch=0,store=plain,tile=64,block=0,interleave=0,tasks=3}"
 WIDE = "scatter{lanes=64,fetch=0,store=stream,tile=1024,block=0,interleave=0,tasks=1}"
-
-Build = Callable[..., Node | list[Node]]
 
 
 def check(bench: Workbench, g: Graph, naive: bool = True) -> None:
@@ -65,74 +61,9 @@ def test_few_slices_and_none(bench: Workbench) -> None:
         check(bench, scattered((n, 20), 0, 9, "bf16"))
 
 
-def around(x: Node, source: Node, index: Node, weight: Node, base: Node) -> list[Node]:
-    wide = B.mul(B.index_select(x, 0, source), B.broadcast_in_dim(weight, (300, 33), [0]))
-    total = B.scatter_sum(wide, 0, index, 40)
-    return [B.add(base, B.mul(total, 0.5)), B.cast(total, DTYPES["bf16"])]
-
-
-def test_messages_are_computed_as_they_are_added(bench: Workbench) -> None:
-    inputs = [spec(sizes, f32) for sizes in ((50, 33), (300,), (40, 33))]
-    inputs[1:1] = [spec((300,), i64), spec((300,), i64)]
-    check(bench, graph_of(inputs, around))
-
-
-FORMS: dict[str, tuple[list[tuple[tuple[int, ...], str]], Build]] = {
-    "places computed of two tensors": (
-        [((60, 40), "f32"), ((60,), "i64"), ((60,), "i64")],
-        lambda x, i, j: B.scatter_sum(x, 0, B.add(B.mul(i, 5), B.remainder(j, 5)), 50),
-    ),
-    "places that are masked": (
-        [((60, 40), "f16"), ((60,), "i64")],
-        lambda x, i: B.scatter_sum(x, 0, B.where(B.eq(i, 3), -1, i), 12),
-    ),
-    "places joined of two": (
-        [((60, 40), "f32"), ((20,), "i64"), ((40,), "i64")],
-        lambda x, i, j: B.scatter_sum(x, 0, B.cat([i, j], 0), 12),
-    ),
-    "places gathered": (
-        [((60, 40), "f32"), ((9,), "i64"), ((60,), "i64")],
-        lambda x, i, j: B.scatter_sum(x, 0, B.index_select(i, 0, j), 12),
-    ),
-    "two with one index": (
-        [((60, 40), "f32"), ((60, 8), "f32"), ((60,), "i64")],
-        lambda x, y, i: [B.scatter_sum(x, 0, i, 12), B.scatter_sum(y, 0, i, 12)],
-    ),
-    "the sum of two": (
-        [((60, 40), "f32"), ((30, 40), "f32"), ((60,), "i64"), ((30,), "i64")],
-        lambda x, y, i, j: B.add(B.scatter_sum(x, 0, i, 12), B.scatter_sum(y, 0, j, 12)),
-    ),
-    "turned": (
-        [((60, 40), "f32"), ((60,), "i64")],
-        lambda x, i: B.transpose(B.scatter_sum(B.permute(B.exp(B.permute(x, [1, 0])), [1, 0]), 0, i, 12), 0, 1),
-    ),
-    "reshaped": (
-        [((3, 20, 8, 5), "f32"), ((60,), "i64")],
-        lambda x, i: B.reshape(B.scatter_sum(B.reshape(x, [60, 40]), 0, i, 12), [4, 3, 8, 5]),
-    ),
-    "slices joined and padded": (
-        [((20, 30), "f32"), ((40, 30), "f32"), ((64,), "i64")],
-        lambda x, y, i: B.scatter_sum(B.pad(B.cat([x, y], 0), [1, 2], [3, 0], 1.0), 0, i, 12),
-    ),
-    "some of the sums": (
-        [((60, 40), "f32"), ((60,), "i64")],
-        lambda x, i: B.slice_(B.scatter_sum(x, 0, i, 12), [3, 0], [11, 40], [2, 1]),
-    ),
-    "beside what is scattered": (
-        [((60, 40), "f32"), ((60,), "i64")],
-        lambda x, i: [B.exp(x), B.scatter_sum(B.exp(x), 0, i, 12)],
-    ),
-    "a constant for each slice": (
-        [((60,), "i64")],
-        lambda i: B.scatter_sum(B.full((60,), 1.0, f32), 0, i, 12),
-    ),
-}
-
-
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", SCATTERS)
 def test_forms(bench: Workbench, form: str) -> None:
-    inputs, build = FORMS[form]
-    g = graph_of([spec(sizes, DTYPES[dtype]) for sizes, dtype in inputs], build)
+    g = SCATTERS[form]
     check(bench, g, naive=NAIVE.accepts(g, bench.device) is None)
 
 
