@@ -1,4 +1,4 @@
-"""Random graphs around scatters with sums: slices out of pointwise ops, gathers and views, and what follows their sums."""
+"""Random graphs around scatters: slices out of pointwise ops, gathers and views, and what follows their sums."""
 
 from math import prod
 

@@ -66,7 +66,9 @@ class Naive:
         except TooManyValues as error:
             raise EmitError(str(error)) from error
         if printer.elements.length > MOST_CODE:
-            raise EmitError(f"its code would be as long as {printer.elements.length:.0f} additions (at most {MOST_CODE:.0f})")
+            raise EmitError(
+                f"its code would be as long as {printer.elements.length:.0f} additions (at most {MOST_CODE:.0f})"
+            )
         target = "cpu" if device.target == "cpu" else "cuda"
         prologue = [] if device.target == "cpu" else [f"constexpr int TX = 1, TY = {s.threads};"]
         body = "\n".join(printer.lines.text)

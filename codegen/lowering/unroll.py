@@ -2,8 +2,8 @@
 
     sum over k of x[k, i], k < 3, lanes i  ->  (x[0, i] + x[1, i]) + x[2, i]
 
-It needs no accumulator outside the loop over the lanes, and what follows it joins the same pass. What a scan runs along,
-and what runs through lists, stays as it is.
+It needs no accumulator outside the loop over the lanes, and what follows it joins the same pass. What a scan runs
+along, and what runs through lists, stays as it is.
 """
 
 from collections.abc import Iterable, Sequence

@@ -1,4 +1,4 @@
-"""Lists of the slices of a scatter (`codegen/include/scatter_cpu.h`): where a task makes them, and how it walks them."""
+"""Lists of a scatter's slices (`codegen/include/scatter_cpu.h`): where a task makes them, and how it walks them."""
 
 from codegen.lowering.index import Axis
 from codegen.lowering.program import Path, SliceLists

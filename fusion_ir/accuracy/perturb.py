@@ -37,7 +37,7 @@ from fusion_ir.accuracy.partial_range import leaves_range
 from fusion_ir.accuracy.sum_cache import SumCache
 from fusion_ir.accuracy.sum_error import contraction_error, is_exact_contract, is_exact_sum, most_terms, sum_with_error
 from fusion_ir.arithmetic.cache_blocks import BLOCK_ELEMENTS
-from fusion_ir.arithmetic.conversions import accumulate, dtype_of, round_to, widen
+from fusion_ir.arithmetic.conversions import dtype_of, round_to, widen
 from fusion_ir.arithmetic.threads import blockwise, side_by_side
 from fusion_ir.core.graph import Graph
 from fusion_ir.core.node import Node

@@ -1,4 +1,4 @@
-"""Families `scatter` and `naive` against the interpreter: every dtype, each axis, what leads to slices and follows sums."""
+"""Families `scatter` and `naive` against the interpreter: dtypes, axes, what leads to slices and follows sums."""
 
 import numpy as np
 import pytest

@@ -69,8 +69,8 @@ class Attempt:
 
 Drawn = tuple[Callable[[int], Graph], tuple[str, ...]]
 
-# Graphs of a seed, and how they are cut: of exact pointwise and view ops; of every kind of op; around reductions; around
-# scatters.
+# Graphs of a seed, and how they are cut: of exact pointwise and view ops; of every kind of op; around reductions;
+# around scatters.
 EVERY_KIND: tuple[Drawn, ...] = (
     (lambda seed: pointwise_graph(Seeded(seed)), ("fused", "cut", "cut again")),
     (lambda seed: any_graph(Seeded(seed)), ("fused", "apart")),

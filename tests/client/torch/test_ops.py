@@ -220,8 +220,8 @@ MANY: dict[str, Callable[..., Any]] = {
     "added along one axis": lambda x, y, i, j: x.index_add(0, i, y, alpha=3),
     "put and added": lambda x, y, i, j: x.index_put([i - 20], y, accumulate=True),
     "put and added by two indices": lambda x, y, i, j: x.index_put([i, j], y[:, 0], accumulate=True),
-    "put and added by indices apart": lambda x, y, i, j: (
-        aten.index_put(x.view(20, 3, 3), [i, None, j % 3], y[:, :3], True)
+    "put and added by indices apart": lambda x, y, i, j: aten.index_put(
+        x.view(20, 3, 3), [i, None, j % 3], y[:, :3], True
     ),
     "one value added": lambda x, y, i, j: x.index_put([i], torch.tensor(2.0, dtype=x.dtype), accumulate=True),
     "expanded": lambda x, y, i, j: x.scatter_add(0, i.view(-1, 1).expand(-1, 9), y),
@@ -231,8 +231,8 @@ MANY: dict[str, Callable[..., Any]] = {
     "of one axis": lambda x, y, i, j: x[:, 0].scatter_add(0, i, y[:, 2]),
     "messages": lambda x, y, i, j: edges(x, i, j + 3),
     "a table's gradient": lambda x, y, i, j: aten.embedding_dense_backward(y, i, 20, -1, False),
-    "a table's gradient, padded": lambda x, y, i, j: (
-        aten.embedding_dense_backward(y.view(3, 11, 9), i.view(3, 11), 20, 5, False)
+    "a table's gradient, padded": lambda x, y, i, j: aten.embedding_dense_backward(
+        y.view(3, 11, 9), i.view(3, 11), 20, 5, False
     ),
 }
 

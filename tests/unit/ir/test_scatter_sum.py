@@ -1,4 +1,4 @@
-"""scatter_sum by its definition: dtypes, axes, places that repeat or lie outside; its rules, cuts, copies and errors."""
+"""scatter_sum by its definition: dtypes, axes, places that repeat or lie outside; rules, cuts, copies and errors."""
 
 from itertools import product
 
@@ -144,7 +144,7 @@ def test_other_orders_agree_and_a_missing_slice_does_not(seed: int) -> None:
 
 
 def test_sums_of_sums_carry_their_errors() -> None:
-    """What leads to slices errs, in another order of terms; so do sums of few."""
+    """Slices that err themselves, and sums of few, in another order of terms."""
     g = graph_of(
         [spec((60, 40), f32), spec((60,), i64), spec((60,), i64)],
         lambda x, i, j: B.exp(B.scatter_sum(B.mul(B.sin(x), B.index_select(B.scatter_sum(x, 0, i, 9), 0, j)), 0, i, 7)),
