@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -52,9 +53,16 @@ def sample_inputs(graph: Graph, seed: int, integers: bool = False) -> list[np.nd
     return arrays
 
 
-# What a reader wants of its operand: an interval of values, or that it names places along an axis of some extent.
+@dataclass(frozen=True)
+class ScatteredAlong:
+    """Places along an axis of a scatter, which leaves out those beyond it on either side."""
+
+    extent: int
+
+
+# What a reader wants of its operand: an interval of values, or that it indexes an axis of some extent.
 Interval = tuple[float, float]
-Want = Interval | int
+Want = Interval | int | ScatteredAlong
 
 
 def _wants(graph: Graph, source: Node) -> Iterator[Want]:
@@ -74,7 +82,7 @@ def _wants(graph: Graph, source: Node) -> Iterator[Want]:
                     yield user.args[0].sizes[user.attr("axis", int)]
             elif kind is OpKind.SCATTER:
                 if user.args[1] is node:
-                    yield user.attr("extent", int)
+                    yield ScatteredAlong(user.attr("extent", int))
             elif row.domain != DEFAULT_DOMAIN:
                 yield row.domain
 
@@ -109,10 +117,11 @@ def _drawn(
     """Independent random values."""
     if dtype.kind == "bool":
         return rng.random(sizes, np.float32) < 0.5
-    extents = [w for w in wants if isinstance(w, int)]
+    extents = [w.extent if isinstance(w, ScatteredAlong) else w for w in wants if isinstance(w, int | ScatteredAlong)]
     if extents and dtype.is_integer:
-        return _indices(rng, sizes, dtype, min(extents))
-    domain = _intersection([w for w in wants if not isinstance(w, int)])
+        scattered = any(isinstance(w, ScatteredAlong) for w in wants)
+        return _indices(rng, sizes, dtype, min(extents), either_side=scattered)
+    domain = _intersection([w for w in wants if isinstance(w, tuple)])
     if dtype.is_integer or integers:
         low, high = _whole(domain or ((-3.0, 3.0) if integers else (-8.0, 8.0)), dtype, integers)
         return round_to(np.asarray(rng.integers(low, high, sizes, endpoint=True)), dtype)
@@ -123,10 +132,14 @@ def _drawn(
     return round_to(np.asarray(rng.random(sizes, wide) * wide(high - low) + wide(low)), dtype)
 
 
-def _indices(rng: np.random.Generator, sizes: tuple[int, ...], dtype: DType, extent: int) -> np.ndarray:
-    """Indices of an axis, a few of them beyond it on either side."""
+def _indices(
+    rng: np.random.Generator, sizes: tuple[int, ...], dtype: DType, extent: int, *, either_side: bool
+) -> np.ndarray:
+    """Indices of an axis, a few of them drawn from a stretch that goes beyond it; either_side: from beyond alone."""
     inside = rng.integers(0, max(extent, 1), sizes)
     beyond = rng.integers(-2, extent + 2, sizes, endpoint=True)
+    if either_side:
+        beyond = np.where(beyond % 2, -1 - beyond % 3, extent + beyond % 3)
     return np.asarray(np.where(rng.random(sizes, np.float32) < _OUT_OF_RANGE, beyond, inside)).astype(dtype.numpy)
 
 
