@@ -28,8 +28,8 @@ class Lists:
             places = _share(count, outermost) if own else f"0, {lists.extent}"
             place = f"lists{number}_place"
             self._place(place, lists)
-            head = f"const SliceLists lists{number}({lists.slice_number.extent}, {places}, {place});"
-            self.lines.add(head)
+            kind = f"SliceLists<{lists.slice_number.extent}, {lists.extent}>"
+            self.lines.add(f"const {kind} lists{number}({places}, {place});")
 
     def walk(self, path: Path) -> str | None:
         """The head of the last loop of `path`, where it walks through a list; None for other loops."""

@@ -56,6 +56,10 @@ def test_one_axis_alone_has_no_lanes(bench: Workbench) -> None:
     check(bench, scattered((1000,), 0, 17, "i32"))
 
 
+def test_lists_that_no_stack_holds(bench: Workbench) -> None:
+    check(bench, scattered((100_000, 2), 0, 50_000), naive=False)
+
+
 def test_few_slices_and_none(bench: Workbench) -> None:
     for n in (0, 1, 2, 7):
         check(bench, scattered((n, 20), 0, 9, "bf16"))

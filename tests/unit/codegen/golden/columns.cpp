@@ -1,4 +1,4 @@
-extern "C" void k_9fc7cc1158308527(void* const* args, long task, long tasks) {
+extern "C" void k_dde06fa3821a956d(void* const* args, long task, long tasks) {
   const float* RESTRICT in0 = (const float*)args[0];
   const int64_t* RESTRICT in1 = (const int64_t*)args[1];
   float* RESTRICT out0 = (float*)args[2];
@@ -7,7 +7,7 @@ extern "C" void k_9fc7cc1158308527(void* const* args, long task, long tasks) {
       const auto v0 = load<1, 1>(in1 + i0);
       return get(v0, 0);
     };
-    const SliceLists lists0(70, (idx_t)(20 * task / tasks), (idx_t)(20 * (task + 1) / tasks), lists0_place);
+    const SliceLists<70, 20> lists0((idx_t)(20 * task / tasks), (idx_t)(20 * (task + 1) / tasks), lists0_place);
     GRID(i0, 20) {
       Vec<float, 32> kv0[VECTORS(32, 150)];
       LOOP(i1_v, VECTORS(32, 150)) kv0[i1_v] = splat<32>(bits<float>(0x0u));

@@ -1,4 +1,4 @@
-extern "C" void k_5311566b3df77e1c(void* const* args, long task, long tasks) {
+extern "C" void k_391c8b1b192094a7(void* const* args, long task, long tasks) {
   const int64_t* RESTRICT in0 = (const int64_t*)args[0];
   int64_t* RESTRICT out0 = (int64_t*)args[1];
   {
@@ -6,7 +6,7 @@ extern "C" void k_5311566b3df77e1c(void* const* args, long task, long tasks) {
       const auto v0 = load<1, 1>(in0 + i0);
       return get(v0, 0);
     };
-    const SliceLists lists0(9000, (idx_t)(100 * task / tasks), (idx_t)(100 * (task + 1) / tasks), lists0_place);
+    const SliceLists<9000, 100> lists0((idx_t)(100 * task / tasks), (idx_t)(100 * (task + 1) / tasks), lists0_place);
     GRID(i0, 100) {
       Vec<int32_t, 1> av0 = splat<1>(bits<int32_t>(0x0u));
       WALK(i1, lists0, i0) {

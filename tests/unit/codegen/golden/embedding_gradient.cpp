@@ -1,4 +1,4 @@
-extern "C" void k_c769f037163824b1(void* const* args, long task, long tasks) {
+extern "C" void k_fc61a12fe7c7fa68(void* const* args, long task, long tasks) {
   const bf16* RESTRICT in0 = (const bf16*)args[0];
   const int64_t* RESTRICT in1 = (const int64_t*)args[1];
   bf16* RESTRICT out0 = (bf16*)args[2];
@@ -9,7 +9,7 @@ extern "C" void k_c769f037163824b1(void* const* args, long task, long tasks) {
       const auto v2 = where_(v1, splat<1>(bits<int64_t>(0xffffffffffffffffull)), v0);
       return get(v2, 0);
     };
-    const SliceLists lists0(512, (idx_t)(5000 * task / tasks), (idx_t)(5000 * (task + 1) / tasks), lists0_place);
+    const SliceLists<512, 5000> lists0((idx_t)(5000 * task / tasks), (idx_t)(5000 * (task + 1) / tasks), lists0_place);
     GRID(i0, 5000) {
       Vec<float, 32> kv0[VECTORS(32, 768)];
       LOOP(i1_v, VECTORS(32, 768)) kv0[i1_v] = splat<32>(bits<float>(0x0u));

@@ -1,4 +1,4 @@
-extern "C" void k_08a1672f2ef1a476(void* const* args, long task, long tasks) {
+extern "C" void k_ade7e2fe0719bbb1(void* const* args, long task, long tasks) {
   const float* RESTRICT in0 = (const float*)args[0];
   const int32_t* RESTRICT in1 = (const int32_t*)args[1];
   const int64_t* RESTRICT in2 = (const int64_t*)args[2];
@@ -9,7 +9,7 @@ extern "C" void k_08a1672f2ef1a476(void* const* args, long task, long tasks) {
       const auto v0 = load<1, 1>(in2 + i0);
       return get(v0, 0);
     };
-    const SliceLists lists0(9000, (idx_t)(1000 * task / tasks), (idx_t)(1000 * (task + 1) / tasks), lists0_place);
+    const SliceLists<9000, 1000> lists0((idx_t)(1000 * task / tasks), (idx_t)(1000 * (task + 1) / tasks), lists0_place);
     GRID(i0, 1000) {
       Vec<float, 32> kv0[VECTORS(32, 64)];
       LOOP(i1_v, VECTORS(32, 64)) kv0[i1_v] = splat<32>(bits<float>(0x0u));
