@@ -19,6 +19,7 @@ from codegen.schedule import Choices, parse_schedule
 from fusion_ir.core.graph import Graph
 from fusion_ir.core.node import Node
 from fusion_ir.ops import OpKind, kind_of
+from fusion_ir.ops.contract import ORDERED_PRODUCTS, products
 from fusion_ir.records import Device
 
 KINDS = pointwise.KINDS | {OpKind.SCATTER}
@@ -74,6 +75,8 @@ def _refused(segment: Graph) -> Reject | None:
         depth[node] = 1 + max((depth[a] for a in node.args), default=0)
         if (kind := kind_of(node)) not in KINDS:
             return Reject(f"{node.op} is no scatter and no pointwise op")
+        if kind is OpKind.CONTRACT and (k := products(node)) > ORDERED_PRODUCTS:
+            return Reject(f"a contraction over {k} products is too long to unroll (at most {ORDERED_PRODUCTS})")
         above = [sums[a] for a in node.args if a in sums]
         if kind is OpKind.SCATTER:
             if above:

@@ -1,7 +1,7 @@
 // Lists of slices on a CPU: for each place of a scatter the numbers of the slices that go there, in rising order.
 #pragma once
 #include "loops_cpu.h"
-constexpr long LISTS_ON_STACK = 1 << 20;  // bytes, of the 8 MiB that a thread has as a rule; longer lists are allocated at each call
+constexpr long LISTS_ON_STACK = 1 << 19;  // bytes, of the 8 MiB that a thread has as a rule; longer lists are allocated at each call
 // Of the places from `low` to `high` - 1 of M, by a counting sort of N slices: O(N + high - low). place: of a slice, by its number;
 // slices of other places are in no list. Those of a task's places are picked out first, without a branch: with one, which goes
 // either way as often, listing 100,000 slices by two tasks took 2.0 ms instead of 0.6.

@@ -143,6 +143,8 @@ class Program:
 
     def walks(self, path: Path) -> list[Value]:
         """The listed slices, in any block inside `path`, whose lists some loop there walks through."""
+        if not self.walked:
+            return []
         blocks = (block for key, block in self.blocks.items() if key.path[: len(path)] == path)
         return list(dict.fromkeys(v for block in blocks for v in block.ordered() if v.op == "listed"))
 

@@ -102,6 +102,11 @@ REFUSED: dict[str, tuple[list[tuple[tuple[int, ...], str]], Build, str]] = {
         lambda x: B.scatter_sum(x, 0, B.argmax(x, 1), 40),
         "argmax is no scatter",
     ),
+    "a long product": (
+        [((60, 40), "f32"), ((40, 30), "f32"), ((60,), "i64")],
+        lambda x, y, i: B.scatter_sum(B.matmul(x, y), 0, i, 9),
+        "too long to unroll",
+    ),
     "nothing scattered": ([((60, 40), "f32")], B.exp, "nothing is scattered"),
 }
 
