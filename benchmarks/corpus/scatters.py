@@ -18,7 +18,7 @@ def torch_embedding_backward(grad: Tensor, text: Tensor, *, words: int) -> Tenso
 
 
 def messages(inputs: Inputs, nodes: int, edges: int, width: int) -> Node:
-    """What each node has, and the weighted sum of what the nodes have that edges to it come from."""
+    """Each node's features, and a weighted sum of those of the nodes that edges to it come from."""
     have = inputs(nodes, width)
     source, target = (inputs(edges, dtype=i64, domain=(0, nodes)) for _ in range(2))
     weight = inputs(edges)
