@@ -113,13 +113,14 @@ def lower(
                 lane = inner
             widths[lane] = vector
         held = _rows_read(writes, widths) if hold else frozenset[Value]()
+        placed = {a for v in cone(w.value for w in writes) if v.op == "listed" for a in v.offset.axes}
         program = place(
             writes,
             widths,
             tiles,
             keep_bytes=keep_bytes,
             dear=dear,
-            outermost=over,
+            outermost=[*over, *sorted(placed, key=lambda a: a.uid)],
             innermost=within,
             held=held,
             threads=threads,

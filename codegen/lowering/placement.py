@@ -219,6 +219,7 @@ class _Placer:
 
     def reduce(self, v: Value, home: Key) -> Key:
         """Places the updates of a reduction and returns their key. Raises PlaceError for too large accumulators."""
+        self.check_lists(v, home)
         inside = tuple(a for a in self.program.order if a in v.bound and a not in self.within)
         place = self.inside(v.args, self.paths[v] + inside)
         lane = self.lane(v.ranges)  # of its operands, or one that they repeat along
@@ -229,6 +230,13 @@ class _Placer:
         if width * self.bytes(v, home.dims, home.lane) > self.keep_bytes:
             raise PlaceError(f"the accumulators of {v} would take more than {self.keep_bytes} bytes")
         return site
+
+    def check_lists(self, v: Value, home: Key) -> None:
+        """Raises PlaceError where a reduction walks through lists of places outside the loops over these."""
+        loops = {loop.axis for loop in home.path}
+        for u in cone([v]) if not self.program.walked.isdisjoint(v.bound) else ():
+            if u.op == "listed" and not loops.issuperset(u.offset.axes):
+                raise PlaceError(f"{v} walks through lists outside the loops over their places {u.offset}")
 
     def check_carry(self, v: Value, key: Key) -> None:
         """Raises PlaceError where block `key` cannot carry a scan from iteration to iteration."""

@@ -67,6 +67,14 @@ FORMS: dict[str, tuple[list[tuple[tuple[int, ...], str]], Build]] = {
         [((60, 40), "f32"), ((60,), "i64")],
         lambda x, i: [B.exp(x), B.scatter_sum(B.exp(x), 0, i, 12)],
     ),
+    "numbers that all rows have, walked within their places": (
+        [((65, 2), "i64"), ((31,), "i64")],
+        lambda x, i: B.add(x, B.scatter_sum(B.iota([65, 31], 1), 1, i, 2)),
+    ),
+    "the sum of two along different axes": (
+        [((60, 40), "f32"), ((12, 50), "f32"), ((60,), "i64"), ((50,), "i64")],
+        lambda x, y, i, j: B.add(B.scatter_sum(x, 0, i, 12), B.scatter_sum(y, 1, j, 40)),
+    ),
     "a constant for each slice": (
         [((60,), "i64")],
         lambda i: B.scatter_sum(B.full((60,), 1.0, f32), 0, i, 12),
