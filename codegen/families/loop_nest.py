@@ -114,6 +114,8 @@ def lower(
             widths[lane] = vector
         held = _rows_read(writes, widths) if hold else frozenset[Value]()
         placed = {a for v in cone(w.value for w in writes) if v.op == "listed" for a in v.offset.axes}
+        if any(not placed.isdisjoint(v.bound) for v in cone(w.value for w in writes)):
+            raise EmitError("a reduction runs over the places of a scatter")
         program = place(
             writes,
             widths,

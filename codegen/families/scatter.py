@@ -3,7 +3,7 @@
 Each task lists the slices of the places that are its own (a counting sort of the index), then computes place after
 place: a vector of sums per lane, over the slices of its list in order. So every sum has one task and one order of
 terms, and each bit is the same in every run. What leads to a slice, a gather of messages or a product with weights, is
-computed as it is added; what follows from the sums, while they are at hand.
+computed as it is added; what follows from the sums, reductions of their rows among it, while they are at hand.
 """
 
 from dataclasses import dataclass
@@ -15,14 +15,15 @@ from codegen.families.past_caches import stores
 from codegen.kernel import Kernel, Reject
 from codegen.lowering.code_length import too_much
 from codegen.lowering.puller import MAX_DEPTH
+from codegen.lowering.scans import axes_from
 from codegen.schedule import Choices, parse_schedule
 from fusion_ir.core.graph import Graph
 from fusion_ir.core.node import Node
-from fusion_ir.ops import OpKind, kind_of
+from fusion_ir.ops import OpKind, kind_of, reduced_axes
 from fusion_ir.ops.contract import ORDERED_PRODUCTS, products
 from fusion_ir.records import Device
 
-KINDS = pointwise.KINDS | {OpKind.SCATTER}
+KINDS = pointwise.KINDS | {OpKind.SCATTER, OpKind.REDUCTION}
 PLACED = {OpKind.INPUT, OpKind.POINTWISE, OpKind.VIEW, OpKind.GATHER}  # of what places are computed from
 MOST_LISTED = (1 << 31) - 1  # slices, and places: lists hold 32 bits
 TILES = (64, 256, 1024, 4096)
@@ -68,16 +69,21 @@ class Scatter:
 
 @lru_cache(maxsize=256)
 def _refused(segment: Graph) -> Reject | None:
-    """Why a segment is no scatter with pointwise ops around it, if it is none."""
+    """Why a segment is no scatter with pointwise ops around it, and reductions behind it, if it is none."""
     depth: dict[Node, int] = {}
     sums: dict[Node, int] = {}  # the fewest elements of a scatter that a node is computed from
+    places: dict[Node, frozenset[int]] = {}  # axes of each node's that are places of a scatter, or parts of them
     for node in segment.nodes:
         depth[node] = 1 + max((depth[a] for a in node.args), default=0)
         if (kind := kind_of(node)) not in KINDS:
-            return Reject(f"{node.op} is no scatter and no pointwise op")
+            return Reject(f"{node.op} is no scatter, no reduction and no pointwise op")
         if kind is OpKind.CONTRACT and (k := products(node)) > ORDERED_PRODUCTS:
             return Reject(f"a contraction over {k} products is too long to unroll (at most {ORDERED_PRODUCTS})")
         above = [sums[a] for a in node.args if a in sums]
+        if kind is OpKind.REDUCTION and not above:
+            return Reject(f"{node.op} is of no sums of a scatter")
+        if kind is OpKind.REDUCTION and not places[node.args[0]].isdisjoint(reduced_axes(node)):
+            return Reject(f"{node.op} runs over places, which tasks share")
         if kind is OpKind.SCATTER:
             if above:
                 return Reject("the slices of a scatter come out of another one, whose sums would be computed again")
@@ -86,6 +92,9 @@ def _refused(segment: Graph) -> Reject | None:
             above = [node.elements]
         if above:
             sums[node] = min(above)
+            own = {node.attr("axis", int)} if kind is OpKind.SCATTER else set[int]()
+            known = [(k, axis) for k, a in enumerate(node.args) for axis in places.get(a, ())]
+            places[node] = frozenset(own.union(*(axes_from(node, k, axis) for k, axis in known)))
             if kind is OpKind.GATHER or kind is OpKind.CONTRACT or node.elements > sums[node]:
                 return Reject(f"{node.op} would have the sums of a scatter computed over and over")
     if max(depth.values()) > MAX_DEPTH or len(depth) > pointwise.MAX_NODES:

@@ -18,6 +18,8 @@ from fusion_ir.core.node import Node
 from fusion_ir.core.scalar import Scalar
 from fusion_ir.dtype import accumulate_dtype, bool_, i64
 
+# Of a reduction with operands (term, listed slice), which varies with the place even where no term does.
+ADD_LISTED = "add_listed"
 ADD_WHERE = "add_where"  # of a reduction with operands (condition, term): it adds the terms for which that holds
 
 
@@ -54,10 +56,7 @@ def listed(p: Puller, node: Node, index: Index) -> Value:
     found = p.values.listed(number, along, index[axis])
     at = Affine.of(0, [(Fetched(found, count), 1)])
     term = p.arg(x, (*index[:axis], at, *index[axis + 1 :]), acc)
-    if along not in term.deps:  # a constant is one for each slice all the same
-        zero = [p.values.const(Scalar.of(0, dtype)) for dtype in (i64, acc)]
-        term = p.values.make("where", (p.values.make("ge", (found, zero[0]), (), bool_), term, zero[1]), (), acc)
-    return p.values.cast(p.values.make("reduce", (term,), ("add", along), acc), node.dtype)
+    return p.values.cast(p.values.make("reduce", (term, found), (ADD_LISTED, along), acc), node.dtype)
 
 
 @lru_cache(maxsize=64)

@@ -23,9 +23,10 @@ class Value:
     op: "load" (attr: input number, offset), "const" (attr: Scalar), "index" (attr: Affine), "fma", "uniform"
     (attr: stream, linear index; args: seed, offset), "listed" (attr: number of the lists, the axis that runs through
     one of them, the place whose list it is; gives the number of a slice), "reduce" (attr: combining op, axes it runs
-    over; args of "add_where": condition, term), "argreduce" (attr as of "reduce"; args: operand, position), "scan"
-    (attr: combining op, axes it runs along, outermost first; combines a point with all points before it along these),
-    "cast", or a pointwise op of `OPS`. `uid` is the order of creation: operands come before users.
+    over; args of "add_where": condition, term; of "add_listed": term, listed slice), "argreduce" (attr as of "reduce";
+    args: operand, position), "scan" (attr: combining op, axes it runs along, outermost first; combines a point with all
+    points before it along these), "cast", or a pointwise op of `OPS`. `uid` is the order of creation: operands come
+    before users.
     """
 
     op: str

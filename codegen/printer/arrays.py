@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 
 from codegen.lowering.index import Axis
 from codegen.lowering.program import Kept, Key
+from codegen.lowering.scatters import ADD_LISTED
 from codegen.lowering.sums import identity
 from codegen.lowering.value import Value
 from codegen.printer.dialect import Dialect
@@ -147,6 +148,8 @@ class Arrays:
             [self.operand(a, key, self.draft.width(key.lane)) for a in v.args],
         )
         combine = str(v.attr[0])
+        if combine == ADD_LISTED:
+            combine, args = "add", args[:1]
         if v.op == "argreduce" and len(v.bound) == 1:
             new = f"better_later<{is_max(v)}>({at}, {args[0]}, {args[1]})"
         elif v.op == "argreduce":
@@ -182,9 +185,8 @@ class Arrays:
         if v.op == "argreduce":
             worst = identity("maximum" if v.attr[0] == "argmax" else "minimum", v.args[0].dtype)
             return f"none_yet<{CTYPE[v.dtype.name]}, {width}>({literal(worst)})"
-        start = identity(str(v.attr[0]), v.dtype)
-        if not self.program.walked.isdisjoint(v.bound):
-            start = Scalar.of(0, v.dtype)  # lists may be empty
+        is_listed = v.attr[0] == ADD_LISTED  # lists may be empty
+        start = Scalar.of(0, v.dtype) if is_listed else identity(str(v.attr[0]), v.dtype)
         return f"splat<{width}>({literal(start)})"
 
     # ---- scans

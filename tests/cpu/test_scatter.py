@@ -100,7 +100,12 @@ REFUSED: dict[str, tuple[list[tuple[tuple[int, ...], str]], Build, str]] = {
     "places by a reduction": (
         [((60, 40), "f32")],
         lambda x: B.scatter_sum(x, 0, B.argmax(x, 1), 40),
-        "argmax is no scatter",
+        "argmax is of no sums",
+    ),
+    "sums over places": (
+        [((60, 40), "f32"), ((60,), "i64")],
+        lambda x, i: B.sum_(B.permute(B.scatter_sum(x, 0, i, 12), [1, 0]), 1),
+        "runs over places",
     ),
     "a long product": (
         [((60, 40), "f32"), ((40, 30), "f32"), ((60,), "i64")],

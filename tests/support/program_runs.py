@@ -14,7 +14,7 @@ import numpy as np
 
 from codegen.lowering.index import Affine, Axis, Fetched, Opaque, Term
 from codegen.lowering.program import Kept, Key, Path, PlacedReduction, Program
-from codegen.lowering.scatters import lists_of
+from codegen.lowering.scatters import ADD_LISTED, lists_of
 from codegen.lowering.sums import identity
 from codegen.lowering.value import Value
 from fusion_ir.arithmetic.conversions import round_to, widen
@@ -270,7 +270,8 @@ class _Run:
     def begin(self, v: Value) -> None:
         r = self.program.reductions[v]
         shape = [a.extent for a in (*own_dims(r), *([r.site.lane] if r.site.lane else []))]
-        start = 0 if v.op == "argreduce" else identity(str(v.attr[0]), v.dtype).value
+        listed = v.attr[0] == ADD_LISTED
+        start = 0 if v.op == "argreduce" or listed else identity(str(v.attr[0]), v.dtype).value
         dtype = v.args[0].dtype if v.op == "argreduce" else v.dtype
         self.accumulators[v] = _Accumulator(np.full(shape, start, dtype.numpy), np.full(shape, -1, np.int64))
 
@@ -284,6 +285,8 @@ class _Run:
                 spot = tuple(np.asarray(i)[lane] if np.ndim(i) else i for i in index)
                 x, position = (np.broadcast_to(a, np.shape(acc.data[index]))[lane] for a in args)
                 acc.data[spot], acc.at[spot] = better(v, (acc.data[spot], acc.at[spot]), (x, position))
+        elif v.attr[0] == ADD_LISTED:
+            acc.data[index] = apply("add", [args[0], acc.data[index]], v.dtype)
         else:
             acc.data[index] = apply(str(v.attr[0]), [*args, acc.data[index]], v.dtype)
 

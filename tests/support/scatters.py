@@ -67,9 +67,26 @@ FORMS: dict[str, tuple[list[tuple[tuple[int, ...], str]], Build]] = {
         [((60, 40), "f32"), ((60,), "i64")],
         lambda x, i: [B.exp(x), B.scatter_sum(B.exp(x), 0, i, 12)],
     ),
+    "one number for all slices": (
+        [((16, 8), "i64"), ((3,), "i32")],
+        lambda x, i: B.add(x, B.scatter_sum(B.iota([3, 8], 0, 1, 0), 0, i, 16)),
+    ),
     "numbers that all rows have, walked within their places": (
         [((65, 2), "i64"), ((31,), "i64")],
         lambda x, i: B.add(x, B.scatter_sum(B.iota([65, 31], 1), 1, i, 2)),
+    ),
+    "softmax": ([((60, 40), "f32"), ((60,), "i64")], lambda x, i: B.softmax(B.scatter_sum(x, 0, i, 12), 1)),
+    "normalised": (
+        [((60, 300), "bf16"), ((60,), "i64"), ((300,), "bf16")],
+        lambda x, i, w: B.layer_norm(B.relu(B.scatter_sum(x, 0, i, 12)), -1, w),
+    ),
+    "the largest of each row beside it": (
+        [((60, 40), "f32"), ((60,), "i64")],
+        lambda x, i: [(total := B.scatter_sum(B.exp(x), 0, i, 12)), B.argmax(total, 1)],
+    ),
+    "rows along the first axis": (
+        [((40, 60), "f32"), ((60,), "i64")],
+        lambda x, i: B.softmax(B.scatter_sum(x, 1, i, 12), 0),
     ),
     "the sum of two along different axes": (
         [((60, 40), "f32"), ((12, 50), "f32"), ((60,), "i64"), ((50,), "i64")],

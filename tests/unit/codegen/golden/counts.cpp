@@ -1,4 +1,4 @@
-extern "C" void k_391c8b1b192094a7(void* const* args, long task, long tasks) {
+extern "C" void k_8c266d986da5e295(void* const* args, long task, long tasks) {
   const int64_t* RESTRICT in0 = (const int64_t*)args[0];
   int64_t* RESTRICT out0 = (int64_t*)args[1];
   {
@@ -8,16 +8,13 @@ extern "C" void k_391c8b1b192094a7(void* const* args, long task, long tasks) {
     };
     const SliceLists<9000, 100> lists0((idx_t)(100 * task / tasks), (idx_t)(100 * (task + 1) / tasks), lists0_place);
     GRID(i0, 100) {
-      Vec<int32_t, 1> av0 = splat<1>(bits<int32_t>(0x0u));
+      Vec<int64_t, 1> av0 = splat<1>(bits<int64_t>(0x0ull));
       WALK(i1, lists0, i0) {
         const auto v1 = splat<1>((int64_t)lists0.order[i1]);
-        const auto v2 = ge_(v1, splat<1>(bits<int64_t>(0x0ull)));
-        const auto v3 = where_(v2, splat<1>(bits<int32_t>(0x1u)), splat<1>(bits<int32_t>(0x0u)));
-        av0 = add_(av0, v3);
+        av0 = add_(av0, splat<1>(bits<int64_t>(0x1ull)));
       }
       const auto v0 = av0;
-      const auto v4 = cast<int64_t>(v0);
-      store<1, 1>(out0 + i0, v4);
+      store<1, 1>(out0 + i0, v0);
     }
   }
   stream_fence();
