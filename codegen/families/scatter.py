@@ -50,7 +50,7 @@ class Scatter:
 
     def space(self, segment: Graph, device: Device) -> tuple[str, ...]:
         native = max(device.vector_bytes // 4, 4)
-        points = [(4, 64, 1), (2, 1024, 1), (4, 64, 4), (1, 64, 1), (2, 1024, 4)]
+        points = [(2, 1024, 1), (4, 64, 1), (2, 1024, 4), (4, 64, 4), (1, 64, 1)]
         ways = stores(segment, device)
         schedules = (
             ScatterSchedule(min(n * native, 64), FETCH if way == "stream" else 0, way, tile, 0, 0, tasks)

@@ -132,7 +132,7 @@ SUBJECTS = (
         Fault("places below 0 count from the end", r"return get\(v0, 0\)",
               "return get(v0, 0) + (get(v0, 0) < 0 ? 60 : 0)"),
         Fault("places beyond the last count there", r"return get\(v0, 0\)", "return get(v0, 0) < 60 ? get(v0, 0) : 59"),
-        Fault("weights by their place in the lists", r"in2 \+ \(idx_t\)get\(v1, 0\)", "in2 + i3"),
+        Fault("weights by their place in the lists", r"in2 \+ \(idx_t\)get\(v1, 0\)", "in2 + i2"),
         Fault("the last slice of a list is left out", r"WALK\((\w+), lists0, i0\)",
               r"for (idx_t \1 = lists0.begin(i0); \1 + 1 < lists0.end(i0); \1++)"),
         Fault("the lists of the places before", r"WALK\((\w+), lists0, i0\)", r"WALK(\1, lists0, (i0 ? i0 - 1 : i0))"),
