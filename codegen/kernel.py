@@ -73,9 +73,11 @@ class Kernel:
 
 @dataclass(frozen=True)
 class Reject:
-    """Why a family does not take a segment or a schedule, for a person to read."""
+    """Why a family does not take a segment or a schedule, for a person to read. is_told: whether plans tell of it; not
+    where a segment has none of the ops that the family is for."""
 
     reason: str
+    is_told: bool = True
 
 
 class EmitError(Exception):

@@ -32,6 +32,7 @@ _KINDS = {
     OpKind.REDUCTION: "Reductions: drop the axes",
     OpKind.SCAN: "Scans",
     OpKind.GATHER: "Gathers",
+    OpKind.SCATTER: "Scatters",
     OpKind.CONTRACT: "Contraction",
     OpKind.RANDOM: "Random numbers",
 }

@@ -259,6 +259,15 @@ class Maker:
         sizes = tuple(length if d == axis else n for d, n in enumerate(x.sizes))
         return make(self.pick(("gather", "take_along_axis")), (x, self.index(sizes)), {"axis": axis})
 
+    def scatter(self) -> Node:
+        """Slices of a tensor added up; now and then of products with gathered ones, as messages along edges are."""
+        x = self.operand(lambda n: n.rank > 0) or self.of_shape((5, 3), f32)
+        axis, extent = self.choose.below(x.rank), self.pick((1, 2, 6, 11))
+        if x.sizes[axis] and self.chance(40):
+            picked = make("index_select", (x, self.index(x.sizes[axis : axis + 1])), {"axis": axis})
+            x = make("mul", (picked, x), {}) if x.dtype.kind != "bool" else picked
+        return make("scatter_sum", (x, self.index(x.sizes[axis : axis + 1])), {"axis": axis, "extent": extent})
+
     def index(self, sizes: tuple[int, ...]) -> Node:
         node = self.input(sizes, self.pick((i32, i64)))
         self.nodes.append(node)
@@ -296,7 +305,7 @@ def any_graph(choose: Chooser, *, steps: int = 8) -> Graph:
     kinds = (
         [m.pointwise] * 6 + [m.view] * 5 + [m.convert] * 2 + [m.reduction] * 4 + [m.gather, m.scan, m.random_numbers]
     )
-    kinds += [m.contraction, lambda: m.contraction(17, 40)]
+    kinds += [m.contraction, lambda: m.contraction(17, 40), m.scatter]
     for _ in range(4 + choose.below(steps)):
         m.step(kinds)
     return m.graph(1 + choose.below(2))

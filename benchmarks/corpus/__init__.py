@@ -20,6 +20,7 @@ from benchmarks.corpus.residuals import RESIDUALS
 from benchmarks.corpus.rope import ROPE
 from benchmarks.corpus.rope_backward import ROPE_BACKWARD
 from benchmarks.corpus.scaling import SCALING
+from benchmarks.corpus.scatters import SCATTERS
 from benchmarks.corpus.small_products import SMALL_PRODUCTS
 from benchmarks.corpus.softmax import SOFTMAX
 from benchmarks.corpus.transposes import TRANSPOSES
@@ -40,6 +41,7 @@ TOPICS: Mapping[str, tuple[Case, ...]] = {
     "matmuls": MATMULS,
     "chains": CHAINS,
     "attention": ATTENTION,
+    "scatters": SCATTERS,
     "odd": (*ODD_TYPES, *ODD_AXES),
 }
 

@@ -9,6 +9,7 @@ from codegen.families.normalization import Normalization
 from codegen.families.pointwise import Pointwise
 from codegen.families.reduction import Reduction
 from codegen.families.scan import Scan
+from codegen.families.scatter import Scatter
 from codegen.families.transpose import Transpose
 from codegen.families.wgmma import Wgmma
 from codegen.kernel import Family
@@ -21,6 +22,7 @@ FAMILIES: dict[str, Family] = {
         Reduction(),
         Normalization(),
         Scan(),
+        Scatter(),
         Gemv(),
         Matmul(),
         Wgmma(),

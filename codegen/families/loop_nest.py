@@ -20,6 +20,7 @@ from codegen.lowering.placement import PlaceError, place
 from codegen.lowering.program import Program
 from codegen.lowering.row_blocking import blocked_axis
 from codegen.lowering.scans import axes_scanned
+from codegen.lowering.slice_lists import slice_lists
 from codegen.lowering.stores import pull_outputs
 from codegen.lowering.sums import NotOnePiece
 from codegen.lowering.transpose_tiles import cut_axis
@@ -41,6 +42,7 @@ LEAST_LANES = 16
 MOST_TASKS = 8  # for every thread
 FETCH = 1024  # bytes; of 256 to 8192, 512 and 1024 were best as a rule
 LONG_CHAIN = 8.0  # cost of an op: that of exp
+LISTS = "scatter_cpu.h"  # header of kernels that walk through lists of slices
 
 
 @dataclass(frozen=True)
@@ -111,17 +113,22 @@ def lower(
                 lane = inner
             widths[lane] = vector
         held = _rows_read(writes, widths) if hold else frozenset[Value]()
-        return place(
+        placed = {a for v in cone(w.value for w in writes) if v.op == "listed" for a in v.offset.axes}
+        if any(not placed.isdisjoint(v.bound) for v in cone(w.value for w in writes)):
+            raise EmitError("a reduction runs over the places of a scatter")
+        program = place(
             writes,
             widths,
             tiles,
             keep_bytes=keep_bytes,
             dear=dear,
-            outermost=over,
+            outermost=[*over, *sorted(placed, key=lambda a: a.uid)],
             innermost=within,
             held=held,
             threads=threads,
         )
+        program.lists = slice_lists(segment)
+        return program
     except (TooManyValues, NotOnePiece, PlaceError) as error:
         raise EmitError(str(error)) from error
 
@@ -298,4 +305,5 @@ def emit_cpu(
         segment, body.text, "cpu", streams=stream, interleave=bool(s.interleave), in_place=own
     )
     launch = Launch(tasks=s.tasks * device.units)
-    return Kernel(entry, source, "cpu", s.FAMILY, str(s), launch, body.accesses, in_place=own)
+    headers = (LISTS,) if program.walked else ()
+    return Kernel(entry, source, "cpu", s.FAMILY, str(s), launch, body.accesses, headers=headers, in_place=own)

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 
 from codegen.families.kernel_function import kernel_function
 from codegen.kernel import Access, EmitError, Kernel, Launch, Reject
-from codegen.lowering.code_length import MOST_OF_ELEMENT, op_length, too_much
-from codegen.lowering.index import Axes, Axis, flatten, var
-from codegen.lowering.program import UNCOUNTED
-from codegen.lowering.pull_rules import puller
+from codegen.lowering.code_length import MOST_OF_ELEMENT, too_much
+from codegen.lowering.index import Axes, flatten, var
+from codegen.lowering.pull_rules import COMPARING, puller
 from codegen.lowering.reduction_axes import ReductionAxes
-from codegen.lowering.value import REDUCES, TooManyValues, Value, Values
-from codegen.printer.expressions import CTYPE, Expressions, literal, spell
+from codegen.lowering.value import TooManyValues, Values
+from codegen.printer.elements import Elements
+from codegen.printer.expressions import CTYPE, Expressions, spell
 from codegen.printer.lines import Lines
 from codegen.schedule import Choices, Schedule, parse_schedule
 from fusion_ir.core.graph import Graph, OutputSpec
@@ -22,7 +22,7 @@ from fusion_ir.dtype import accumulate_dtype
 from fusion_ir.ops import OPS, OpKind
 from fusion_ir.records import Device
 
-COSTLY = {OpKind.REDUCTION, OpKind.SCAN, OpKind.CONTRACT}
+COSTLY = {OpKind.REDUCTION, OpKind.SCAN, OpKind.SCATTER, OpKind.CONTRACT}
 MAX_NODES = 150
 MAX_VALUES = 2000
 MOST_CODE = 2 * MOST_OF_ELEMENT  # of what is printed: views have some values computed at several places
@@ -65,8 +65,10 @@ class Naive:
             counts = [printer.output(i, o) for i, o in enumerate(segment.outputs) if o.node.elements]
         except TooManyValues as error:
             raise EmitError(str(error)) from error
-        if printer.length > MOST_CODE:
-            raise EmitError(f"its code would be as long as {printer.length:.0f} additions (at most {MOST_CODE:.0f})")
+        if printer.elements.length > MOST_CODE:
+            raise EmitError(
+                f"its code would be as long as {printer.elements.length:.0f} additions (at most {MOST_CODE:.0f})"
+            )
         target = "cpu" if device.target == "cpu" else "cuda"
         prologue = [] if device.target == "cpu" else [f"constexpr int TX = 1, TY = {s.threads};"]
         body = "\n".join(printer.lines.text)
@@ -84,9 +86,9 @@ class Naive:
 class _Printer:
     def __init__(self, segment: Graph) -> None:
         self.lines, self.names = Lines(), Expressions()
+        self.elements = Elements(self.lines, self.names)
         self.segment = segment
         self.axes = Axes()
-        self.length = 0.0  # of the code printed, in f32 additions
 
     def output(self, i: int, spec: OutputSpec) -> int:
         """Prints one output and returns the number of its iterations."""
@@ -96,7 +98,7 @@ class _Printer:
         count = 1
         for a in grid:
             count *= a.extent
-        pulling = puller(self.segment, Values(MAX_VALUES), ReductionAxes(self.axes), refine=False)
+        pulling = puller(self.segment, Values(MAX_VALUES), ReductionAxes(self.axes), refine=False, rules=COMPARING)
         index = tuple(map(var, axes))
         offset = flatten(index, spec.strides)
         self.names.value_names = {}
@@ -106,92 +108,18 @@ class _Printer:
             self.lines.scopes.append(set())
             if scan is None:
                 v = pulling.pull(spec.node, index)
-                self.define(v)
-                self.lines.add(f"store<1, 1>(out{i} + {self.names.expr(offset)}, {self.operand(v)});")
+                self.elements.define(v)
+                self.lines.add(f"store<1, 1>(out{i} + {self.names.expr(offset)}, {self.elements.operand(v)});")
             else:
                 x = pulling.arg(spec.node.args[0], index, accumulate_dtype(spec.node.args[0].dtype))
                 self.lines.add(f"Vec<{CTYPE[x.dtype.name]}, 1> total;")
                 with self.lines.braces(f"LOOP({self.names.axis(axes[scan])}, {spec.node.sizes[scan]})"):
                     self.lines.scopes.append(set())
-                    self.define(x)
-                    step = spell("add", ["total", self.operand(x)], x.dtype)
-                    self.lines.add(f"total = {self.names.axis(axes[scan])} ? {step} : {self.operand(x)};")
+                    self.elements.define(x)
+                    step = spell("add", ["total", self.elements.operand(x)], x.dtype)
+                    self.lines.add(f"total = {self.names.axis(axes[scan])} ? {step} : {self.elements.operand(x)};")
                     rounded = "total" if x.dtype == spec.node.dtype else spell("cast", ["total"], spec.node.dtype)
                     self.lines.add(f"store<1, 1>(out{i} + {self.names.expr(offset)}, {rounded});")
                     self.lines.scopes.pop()
             self.lines.scopes.pop()
         return count
-
-    def operand(self, v: Value) -> str:
-        return f"splat<1>({literal(v.scalar)})" if v.op == "const" else self.names.name(v)
-
-    def define(self, v: Value) -> None:
-        """Prints `v` in the current scope unless an enclosing one has it, operands first."""
-        for u in self._within_scope(v):
-            if u.op == "const" or self.lines.is_declared(u):
-                continue
-            self.lines.scopes[-1].add(u)
-            self.length += op_length(u.op, u.dtype) if u.op not in UNCOUNTED else 0.0
-            if u.op in REDUCES:
-                self.reduce(u)
-            else:
-                self.lines.add(f"const auto {self.names.name(u)} = {self.rhs(u)};")
-
-    @staticmethod
-    def _within_scope(v: Value) -> list[Value]:
-        """Values to define up to `v`, outside the loops of the reductions in its cone, operands first."""
-        found: dict[Value, None] = {}
-        stack: list[tuple[Value, frozenset[Axis]]] = [(v, frozenset())]
-        seen: set[tuple[Value, frozenset[Axis]]] = set()
-        while stack:
-            u, bound = stack.pop()
-            if (u, bound) in seen:
-                continue
-            seen.add((u, bound))
-            if not u.deps & bound:
-                found[u] = None
-            inner = bound | frozenset(u.bound)
-            stack.extend((a, inner) for a in u.args)
-        return sorted(found, key=lambda u: u.uid)
-
-    def reduce(self, v: Value) -> None:
-        """Prints the loop of a reduction around the values that vary inside it; it starts from the first element."""
-        combine = v.attr[0]
-        name, ctype = self.names.name(v), CTYPE[v.dtype.name]
-        operand = v.args[0]
-        if v.op == "argreduce":
-            self.lines.add(f"Vec<{ctype}, 1> {name} = splat<1>({ctype}(0));")
-            self.lines.add(f"Vec<{CTYPE[operand.dtype.name]}, 1> best_{name};")
-        else:
-            self.lines.add(f"Vec<{ctype}, 1> {name};")
-        self.lines.add(f"bool first_{name} = true;")
-        depth = self.lines.indent
-        for a in v.bound:
-            self.lines.add(f"LOOP({self.names.axis(a)}, {a.extent}) {{")
-            self.lines.indent += 1
-        self.lines.scopes.append(set())
-        for arg in v.args:
-            self.define(arg)
-        args = [self.operand(a) for a in v.args]
-        if v.op == "argreduce":
-            better = f"arg_better<{'true' if combine == 'argmax' else 'false'}>({args[0]}, best_{name})"
-            self.lines.add(f"if (first_{name} || {better}) {{ best_{name} = {args[0]}; {name} = {args[1]}; }}")
-        else:
-            step = spell(str(combine), [*args, name] if combine == "fma" else [name, *args], v.dtype)
-            start = spell("mul", args, v.dtype) if combine == "fma" else args[0]
-            self.lines.add(f"{name} = first_{name} ? {start} : {step};")
-        self.lines.add(f"first_{name} = false;")
-        self.lines.scopes.pop()
-        while self.lines.indent > depth:
-            self.lines.indent -= 1
-            self.lines.add("}")
-
-    def rhs(self, v: Value) -> str:
-        if v.op == "load":
-            return f"load<1, 1>(in{v.tensor} + {self.names.expr(v.offset)})"
-        if v.op == "index":
-            return f"splat<1>(({CTYPE[v.dtype.name]})({self.names.expr(v.offset)}))"
-        if v.op == "uniform":
-            seed, offset = (f"get({self.operand(a)}, 0)" for a in v.args[:2])
-            return f"uniform_<1>({seed}, {offset}, {v.attr[0]}, splat<1>((int64_t)({self.names.expr(v.offset)})))"
-        return spell(v.op, [self.operand(a) for a in v.args], v.dtype)

@@ -77,7 +77,7 @@ class Digit:
 
 def long_contract(graph: Graph) -> Node | Reject:
     """The one contraction of a graph, if it is over enough products for a library; no other sums."""
-    costly = (OpKind.CONTRACT, OpKind.REDUCTION, OpKind.SCAN, OpKind.GATHER)
+    costly = (OpKind.CONTRACT, OpKind.REDUCTION, OpKind.SCAN, OpKind.GATHER, OpKind.SCATTER)
     found = [n for n in graph.nodes if n.op in OPS and OPS[n.op].kind in costly]
     if len(found) != 1 or found[0].op != "contract":
         return Reject(f"holds {', '.join(n.op for n in found) or 'no contraction'}; takes one contraction alone")

@@ -11,10 +11,11 @@ def in_place(segment: Graph, program: Program) -> tuple[int, ...]:
         out0[8 r + c] = in0[8 r + c] + in1[c]    in place of in0
         out0[8 r + c] = in0[8 c + r]             not: another iteration reads what this one overwrites
     """
+    listed = {i for lists in program.lists for i in lists.reads}  # while other tasks write already
     return tuple(
         i
         for i, output in enumerate(segment.outputs)
-        if output.donates is not None and _fits(program, i, output.donates)
+        if output.donates is not None and output.donates not in listed and _fits(program, i, output.donates)
     )
 
 

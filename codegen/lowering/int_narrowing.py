@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from codegen.lowering.index import Affine, Axis
 from codegen.lowering.intervals import RULES, Intervals, whole, within
 from codegen.lowering.stores import MAX_VALUES
-from codegen.lowering.value import COMPARISONS, Value, Values, cone
+from codegen.lowering.value import COMPARISONS, INDEXED, Value, Values, cone
 from codegen.lowering.write import Write
 from fusion_ir.core.scalar import Scalar
 from fusion_ir.dtype import i32, i64
@@ -47,9 +47,9 @@ class _Narrower:
         )
 
     def again(self, v: Value, args: tuple[Value, ...], made: dict[Value, Value]) -> Value:
-        if v.op in ("load", "index", "uniform"):
+        if v.op in INDEXED:
             e = v.offset.refetch(lambda x: made[x] if isinstance(x, Value) else x)
-            return self.values.make(v.op, args, (*v.attr[:-1], e), v.dtype, e.axes)
+            return self.values.indexed(v, args, e)
         new = self.known(self.values.make(v.op, args, v.attr, v.dtype, v.scanned))
         if v.op in MANY and (half := self.half(new)):
             return self.values.cast(half, v.dtype)

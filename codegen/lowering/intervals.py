@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from itertools import product
 
 from codegen.lowering.index import volume
+from codegen.lowering.scatters import ADD_LISTED
 from codegen.lowering.value import Value
 from fusion_ir.dtype import DType
 
@@ -149,6 +150,6 @@ class Intervals:
     def _of_many(self, v: Value) -> Range | None:
         """Range of a reduction's or scan's result and of all its partial results, such as a sum of fewer terms."""
         (low, high), count = self.of(v.args[0]), volume((*v.bound, *v.scanned))
-        if v.attr[0] == "add":
+        if v.attr[0] in ("add", ADD_LISTED):
             return min(low, 0) * count, max(high, 0) * count
         return (low, high) if v.attr[0] in ("minimum", "maximum") else None

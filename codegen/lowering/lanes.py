@@ -18,8 +18,9 @@ STORE, ADDITION = 4.0, 0.25
 
 def choose_lanes(writes: Sequence[Write], least: int = 1) -> list[Axis]:
     """Lane axes, most contiguous bytes first, those shorter than `least` last; no value and no write varies with, or
-    runs over, two of them."""
+    runs over, two of them. Places whose slices are listed, and what runs through their lists, are none."""
     values = cone(w.value for w in writes)
+    scalar = {a for v in values if v.op == "listed" for a in v.deps}
     score: dict[Axis, int] = {}
 
     def count(e: Affine, itemsize: int, extra: int = 0) -> None:
@@ -40,7 +41,7 @@ def choose_lanes(writes: Sequence[Write], least: int = 1) -> list[Axis]:
     ranked = sorted(score, key=lambda a: (a.extent < least, -score[a], a.uid))
     unscored = [a for w in writes for a in reversed(w.axes) if a not in score]
     for a in dict.fromkeys([*ranked, *unscored]):
-        if beside.get(a, set()).isdisjoint(lanes):
+        if a not in scalar and beside.get(a, set()).isdisjoint(lanes):
             lanes.append(a)
     return lanes
 

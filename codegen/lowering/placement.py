@@ -71,7 +71,8 @@ def place(
     loops = [a for a in order if a not in within]
     nests = [nest_of(w, loops, tiled) for w in writes]
     paths = paths_of(writes, nests, values, loops, widths, keep_bytes, threads)
-    program = Program(widths, tiles, order, {}, {}, unrolled=frozenset(unrolled), threads=threads)
+    walked = frozenset(a for v in values for a in v.walked)
+    program = Program(widths, tiles, order, {}, {}, unrolled=frozenset(unrolled), threads=threads, walked=walked)
     again = _again(values, set(widths), dear) - held
     placer = _Placer(program, paths, phases_of(values, paths), keep_bytes, again, within)
     for write, nest in zip(writes, nests, strict=True):
@@ -218,6 +219,7 @@ class _Placer:
 
     def reduce(self, v: Value, home: Key) -> Key:
         """Places the updates of a reduction and returns their key. Raises PlaceError for too large accumulators."""
+        self.check_lists(v, home)
         inside = tuple(a for a in self.program.order if a in v.bound and a not in self.within)
         place = self.inside(v.args, self.paths[v] + inside)
         lane = self.lane(v.ranges)  # of its operands, or one that they repeat along
@@ -228,6 +230,13 @@ class _Placer:
         if width * self.bytes(v, home.dims, home.lane) > self.keep_bytes:
             raise PlaceError(f"the accumulators of {v} would take more than {self.keep_bytes} bytes")
         return site
+
+    def check_lists(self, v: Value, home: Key) -> None:
+        """Raises PlaceError where a reduction walks through lists of places outside the loops over these."""
+        loops = {loop.axis for loop in home.path}
+        for u in cone([v]) if not self.program.walked.isdisjoint(v.bound) else ():
+            if u.op == "listed" and not loops.issuperset(u.offset.axes):
+                raise PlaceError(f"{v} walks through lists outside the loops over their places {u.offset}")
 
     def check_carry(self, v: Value, key: Key) -> None:
         """Raises PlaceError where block `key` cannot carry a scan from iteration to iteration."""
@@ -252,9 +261,12 @@ class _Placer:
             self.program.kept[v] = Kept(key, scope, dims)
 
     def fits(self, v: Value, key: Key, at: Key) -> bool:
-        """Whether `v` may be kept from `key` until `at`. Tasks share the outermost loops: nothing outlives those."""
+        """Whether `v` may be kept from `key` until `at`. Tasks share the outermost loops: nothing outlives those. Lists
+        differ in length: nothing is kept for each of their slices."""
         scope = _common(key.path, at.path)
         dims = tuple(loop.axis for loop in key.path[len(scope) :]) + key.dims
+        if not self.program.walked.isdisjoint(dims):
+            return False
         return (len(scope) > 0 or not key.path) and self.bytes(v, dims, key.lane) <= self.keep_bytes
 
     def bytes(self, v: Value, dims: Axes, lane: Axis | None) -> int:

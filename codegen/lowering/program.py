@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from codegen.lowering.index import Axis
-from codegen.lowering.value import Value
+from codegen.lowering.value import Value, cone
 from codegen.lowering.write import Write
 from fusion_ir.ops import OPS
 
@@ -103,6 +103,20 @@ class Tile:
         return f"in{self.access.tensor}{dims}" if isinstance(self.access, Value) else f"out{self.access.out}{dims}"
 
 
+@dataclass(frozen=True)
+class SliceLists:
+    """Lists of the slices of each of `extent` places: `place` is that of slice `slice_number`, in i64."""
+
+    slice_number: Axis
+    extent: int
+    place: Value
+
+    @property
+    def reads(self) -> frozenset[int]:
+        """The inputs, by number, that places are computed from."""
+        return frozenset(v.tensor for v in cone([self.place]) if v.op == "load")
+
+
 @dataclass
 class Program:
     """One kernel before printing.
@@ -111,7 +125,8 @@ class Program:
     order: serial axes, outermost first. kept: values read in other blocks than their own that are no plain locals.
     across: the tile of each load and write that a block makes by way of one. unrolled: serial axes without a loop
     around reductions: every statement there stands once for each of their points that it varies with. threads: number
-    of threads that share the vectors along lanes; each of them has its own vectors only.
+    of threads that share the vectors along lanes; each of them has its own vectors only. walked: axes that run through
+    lists of slices. lists: these lists, by number, made before the loops that walk through them.
     """
 
     widths: dict[Axis, int]
@@ -123,6 +138,15 @@ class Program:
     across: dict[tuple[Key, Value | Write], Tile] = field(default_factory=dict[tuple[Key, Value | Write], Tile])
     unrolled: frozenset[Axis] = frozenset()
     threads: int = 1
+    walked: frozenset[Axis] = frozenset()
+    lists: tuple[SliceLists, ...] = ()
+
+    def walks(self, path: Path) -> list[Value]:
+        """The listed slices, in any block inside `path`, whose lists some loop there walks through."""
+        if not self.walked:
+            return []
+        blocks = (block for key, block in self.blocks.items() if key.path[: len(path)] == path)
+        return list(dict.fromkeys(v for block in blocks for v in block.ordered() if v.op == "listed"))
 
     def vectors(self, lane: Axis) -> int:
         """Vectors of a thread along a lane axis, the masked one included."""

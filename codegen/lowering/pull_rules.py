@@ -1,6 +1,8 @@
 """The rule by which each op is pulled: one visible table."""
 
-from codegen.lowering import gathers, scans, sums, views
+from collections.abc import Mapping
+
+from codegen.lowering import gathers, scans, scatters, sums, views
 from codegen.lowering.index import flatten
 from codegen.lowering.puller import Index, Puller, Rule
 from codegen.lowering.reduction_axes import ReductionAxes
@@ -49,9 +51,14 @@ RULES: dict[str, Rule] = {
     "gather": gathers.gather,
     "take_along_axis": gathers.gather,
     "index_select": gathers.index_select,
+    "scatter_sum": scatters.listed,
 }
 
+COMPARING: dict[str, Rule] = {**RULES, "scatter_sum": scatters.compared}  # for who makes no lists of slices
 
-def puller(graph: Graph, values: Values, bound: ReductionAxes, *, refine: bool = True) -> Puller:
+
+def puller(
+    graph: Graph, values: Values, bound: ReductionAxes, *, refine: bool = True, rules: Mapping[str, Rule] = RULES
+) -> Puller:
     """A puller by these rules."""
-    return Puller(graph, values, bound, RULES, refine)
+    return Puller(graph, values, bound, rules, refine)

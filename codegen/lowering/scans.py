@@ -62,7 +62,7 @@ def parted(segment: Graph) -> Node | None:
             for axis in along.get(arg, ()):
                 if _parts(node, k, axis):
                     return node
-                axes.update(_results(node, k, axis))
+                axes.update(axes_from(node, k, axis))
         if axes:
             along[node] = frozenset(axes)
     return None
@@ -75,7 +75,7 @@ def _parts(node: Node, k: int, axis: int) -> bool:
     return node.op == "slice" and (node.ints("start")[axis] != 0 or node.ints("step")[axis] != 1)
 
 
-def _results(node: Node, k: int, axis: int) -> Iterator[int]:
+def axes_from(node: Node, k: int, axis: int) -> Iterator[int]:
     """Axes of a node that an axis of operand `k` becomes."""
     x = node.args[k]
     match kind_of(node):

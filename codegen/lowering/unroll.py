@@ -2,8 +2,8 @@
 
     sum over k of x[k, i], k < 3, lanes i  ->  (x[0, i] + x[1, i]) + x[2, i]
 
-It needs no accumulator outside the loop over the lanes, and what follows it joins the same pass. What a scan runs along
-stays as it is.
+It needs no accumulator outside the loop over the lanes, and what follows it joins the same pass. What a scan runs
+along, and what runs through lists, stays as it is.
 """
 
 from collections.abc import Iterable, Sequence
@@ -21,7 +21,7 @@ def unroll(writes: Sequence[Write], lanes: Iterable[Axis]) -> list[Write]:
     """The writes without reductions of up to MAX_TERMS terms that run along none of the lanes."""
     lane_axes = set(lanes)
     cones = cone(w.value for w in writes)
-    whole = lane_axes.union(*(v.scanned for v in cones))
+    whole = lane_axes.union(*(v.scanned for v in cones), *(v.walked for v in cones))
     few: set[Value] = set()
     for v in cones:
         if v.op == "reduce" and volume(v.bound) <= MAX_TERMS and not whole & set(v.bound):

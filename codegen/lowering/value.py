@@ -9,6 +9,7 @@ from fusion_ir.core.scalar import Scalar
 from fusion_ir.dtype import DType, i64
 
 REDUCES = ("reduce", "argreduce")
+INDEXED = ("load", "index", "uniform", "listed")  # values with an index expression as their last attribute
 COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
 
 # Ops whose result is one of their operands from the given one on, or that with another sign, or 0.
@@ -20,10 +21,12 @@ class Value:
     """`op(args; attr): dtype`, one element for each point of the axes in `deps`.
 
     op: "load" (attr: input number, offset), "const" (attr: Scalar), "index" (attr: Affine), "fma", "uniform"
-    (attr: stream, linear index; args: seed, offset), "reduce" (attr: combining op, axes it runs over), "argreduce"
-    (attr as of "reduce"; args: operand, position), "scan" (attr: combining op, axes it runs along, outermost first;
-    combines a point with all points before it along these), "cast", or a pointwise op of `OPS`. `uid` is the order of
-    creation: operands come before users.
+    (attr: stream, linear index; args: seed, offset), "listed" (attr: number of the lists, the axis that runs through
+    one of them, the place whose list it is; gives the number of a slice), "reduce" (attr: combining op, axes it runs
+    over; args of "add_where": condition, term; of "add_listed": term, listed slice), "argreduce" (attr as of "reduce";
+    args: operand, position), "scan" (attr: combining op, axes it runs along, outermost first; combines a point with all
+    points before it along these), "cast", or a pointwise op of `OPS`. `uid` is the order of creation: operands come
+    before users.
     """
 
     op: str
@@ -44,8 +47,9 @@ class Value:
 
     @property
     def offset(self) -> Affine:
-        """Element offset of a load; the expression of an index; the linear index of a uniform."""
-        assert self.op in ("load", "index", "uniform") and isinstance(self.attr[-1], Affine)
+        """Element offset of a load; the expression of an index; the linear index of a uniform; the place of a listed
+        slice."""
+        assert self.op in INDEXED and isinstance(self.attr[-1], Affine)
         return self.attr[-1]
 
     @property
@@ -62,6 +66,11 @@ class Value:
     def scanned(self) -> tuple[Axis, ...]:
         """The axes that a scan runs along, which it varies with; none for other values."""
         return tuple(a for a in self.attr if isinstance(a, Axis)) if self.op == "scan" else ()
+
+    @property
+    def walked(self) -> tuple[Axis, ...]:
+        """The axis that runs through a list, with which a listed slice varies; none for other values."""
+        return tuple(a for a in self.attr if isinstance(a, Axis)) if self.op == "listed" else ()
 
     @property
     def scalar(self) -> Scalar:
@@ -142,6 +151,14 @@ class Values:
     def uniform(self, seed: Value, offset: Value, stream: int, linear: Affine, dtype: DType) -> Value:
         return self.make("uniform", (seed, offset, *self._indices(linear)), (stream, linear), dtype, linear.axes)
 
+    def listed(self, lists: int, along: Axis, place: Affine) -> Value:
+        """The number of slice `along` of those of a place, by the lists of this number."""
+        return self.make("listed", self._indices(place), (lists, along, place), i64, (along, *place.axes))
+
+    def indexed(self, v: Value, args: Sequence[Value], e: Affine) -> Value:
+        """A value as `v`, one of `INDEXED`, with another index expression."""
+        return self.make(v.op, args, (*v.attr[:-1], e), v.dtype, (*e.axes, *v.walked))
+
     @staticmethod
     def _indices(e: Affine) -> tuple[Value, ...]:
         return tuple(v for v in e.fetched if isinstance(v, Value))
@@ -170,9 +187,9 @@ def remade(values: Values, root: Value, made: dict[Value, Value]) -> Value:
         if v in made:
             continue
         args = [made[a] for a in v.args]
-        if v.op in ("load", "index", "uniform"):
+        if v.op in INDEXED:
             e = v.offset.refetch(lambda x: made[x] if isinstance(x, Value) else x)
-            made[v] = values.make(v.op, args, (*v.attr[:-1], e), v.dtype, e.axes)
+            made[v] = values.indexed(v, args, e)
         else:
             made[v] = values.make(v.op, args, v.attr, v.dtype, () if v.bound else v.deps)
     return made[root]
@@ -204,9 +221,9 @@ def rewrite_offsets(
     made: dict[Value, Value] = {}
     for v in cone(roots):
         args = [made[a] for a in v.args]
-        if v.op in ("load", "index", "uniform"):
+        if v.op in INDEXED:
             e = change(v.offset.refetch(lambda x: made[x] if isinstance(x, Value) else x))
-            made[v] = values.make(v.op, args, (*v.attr[:-1], e), v.dtype, e.axes)
+            made[v] = values.indexed(v, args, e)
         elif v.op in REDUCES:
             made[v] = values.make(v.op, args, (v.attr[0], *axes_of(v.bound)), v.dtype)
         elif v.op == "scan":

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from codegen.lowering.index import Affine, Axis, Opaque
 from codegen.lowering.stores import MAX_VALUES, Pulled
-from codegen.lowering.value import Value, Values, cone, rewrite_offsets
+from codegen.lowering.value import INDEXED, Value, Values, cone, rewrite_offsets
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,7 +28,7 @@ def writes_of(pulled: Pulled) -> list[Write]:
 def expressions(writes: Sequence[Write]) -> list[Affine]:
     """Every index expression of a kernel: offsets of writes and loads, indices, and what is inside opaque terms."""
     found = [w.offset for w in writes]
-    found += [v.offset for v in cone(w.value for w in writes) if v.op in ("load", "index", "uniform")]
+    found += [v.offset for v in cone(w.value for w in writes) if v.op in INDEXED]
     for e in found:
         found += [t.of for t, _ in e.terms if isinstance(t, Opaque)]
     return list(dict.fromkeys(found))

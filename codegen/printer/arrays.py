@@ -4,12 +4,14 @@ from collections.abc import Callable, Sequence
 
 from codegen.lowering.index import Axis
 from codegen.lowering.program import Kept, Key
+from codegen.lowering.scatters import ADD_LISTED
 from codegen.lowering.sums import identity
 from codegen.lowering.value import Value
 from codegen.printer.dialect import Dialect
 from codegen.printer.draft import Draft
 from codegen.printer.expressions import CTYPE, literal, spell
 from codegen.printer.joining import is_max
+from fusion_ir.core.scalar import Scalar
 
 
 class Arrays:
@@ -146,6 +148,8 @@ class Arrays:
             [self.operand(a, key, self.draft.width(key.lane)) for a in v.args],
         )
         combine = str(v.attr[0])
+        if combine == ADD_LISTED:
+            combine, args = "add", args[:1]
         if v.op == "argreduce" and len(v.bound) == 1:
             new = f"better_later<{is_max(v)}>({at}, {args[0]}, {args[1]})"
         elif v.op == "argreduce":
@@ -181,7 +185,9 @@ class Arrays:
         if v.op == "argreduce":
             worst = identity("maximum" if v.attr[0] == "argmax" else "minimum", v.args[0].dtype)
             return f"none_yet<{CTYPE[v.dtype.name]}, {width}>({literal(worst)})"
-        return f"splat<{width}>({literal(identity(str(v.attr[0]), v.dtype))})"
+        is_listed = v.attr[0] == ADD_LISTED  # lists may be empty
+        start = Scalar.of(0, v.dtype) if is_listed else identity(str(v.attr[0]), v.dtype)
+        return f"splat<{width}>({literal(start)})"
 
     # ---- scans
     def declare_carry(self, v: Value, key: Key) -> None:

@@ -1,6 +1,7 @@
 """Printer: a loop program as the body of a kernel, its tree of loops and their blocks, in a target's dialect."""
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from math import prod
 
@@ -12,6 +13,7 @@ from codegen.printer.definitions import Definitions
 from codegen.printer.dialect import Dialect
 from codegen.printer.draft import Draft, in_order
 from codegen.printer.expressions import Expressions
+from codegen.printer.lists import Lists
 from codegen.printer.prefetch import next_row, read_once
 from codegen.printer.style import Style
 from codegen.printer.unrolled_axes import UnrolledAxes
@@ -41,6 +43,7 @@ class Printer:
         self.loops, self.tiles = self.dialect.loops, self.dialect.tiles
         self.definitions = Definitions(self.draft, self.dialect)
         self.arrays, self.memory = self.definitions.arrays, self.definitions.memory
+        self.lists = Lists(self.draft)
         self.roots: list[tuple[int, bool]] = []
         self.limited: set[tuple[Path, Axis]] = set()  # where the end of a last tile has its name already
 
@@ -70,7 +73,8 @@ class Printer:
                     self.arrays.declare(v, self.program.kept[v])
                 self.block_at(key, depth)
             for child in self.program.children(path, phase):
-                self.child((*path, child), depth)
+                with self.lines.braces("") if not path and self.program.walks((child,)) else nullcontext():
+                    self.child((*path, child), depth)
             for v in sums:
                 self.arrays.end_sum(v)
         self.tiles.end(path, stream=self.style.stream)
@@ -84,10 +88,13 @@ class Printer:
                 self.child(path, depth=1)
             return
         axis = path[-1].axis
+        if len(path) == 1:
+            self.lists.declare(path)
         for v, key in self.program.scans(path):
             if axis in v.scanned:
                 self.arrays.declare_carry(v, key)
-        with self.lines.braces(f"{self.loops.around(path, depth)}({self.names.axis(axis)}, {self.draft.end(axis)})"):
+        loop = f"{self.loops.around(path, depth)}({self.names.axis(axis)}, {self.draft.end(axis)})"
+        with self.lines.braces(self.lists.walk(path) or loop):
             self.nest(path, depth + 1)
 
     def root(self, path: Path) -> None:
@@ -99,6 +106,7 @@ class Printer:
         axes = [loop.axis for loop in path]
         count = prod(a.extent for a in axes)
         rows = self.loops.shares_rows(path)
+        self.lists.declare(path, count)
         self.roots.append((count, rows))
         loop = self.names.axis(axes[0]) if len(axes) == 1 else f"g{len(self.roots) - 1}"
         with self.lines.braces(f"{'GRID_ROWS' if rows else 'GRID'}({loop}, {count})"):

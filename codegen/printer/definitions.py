@@ -53,6 +53,8 @@ class Definitions:
         operand = self.arrays.operand
         if v.op == "load":
             return self.memory.load(v, key, lane, width, count)
+        if v.op == "listed":
+            return f"splat<1>((int64_t)lists{v.attr[0]}.order[{self.names.axis(v.walked[0])}])"
         if v.op == "index":
             return self._index(v.offset, lane, width, count, CTYPE[v.dtype.name])
         if v.op == "uniform":

@@ -19,7 +19,7 @@ from fusion_ir.ops import OPS, OpKind
 from fusion_ir.ops.contract import ORDERED_PRODUCTS, products
 
 Group = Literal["batch", "row", "column", "depth"]
-COSTLY = (OpKind.CONTRACT, OpKind.REDUCTION, OpKind.SCAN)
+COSTLY = (OpKind.CONTRACT, OpKind.REDUCTION, OpKind.SCAN, OpKind.SCATTER)
 
 
 @dataclass(frozen=True)

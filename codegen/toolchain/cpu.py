@@ -28,6 +28,7 @@ from codegen.toolchain.compiler import (
     compile_status,
     header_digest,
     in_namespaces,
+    inclusions,
     last_lines,
 )
 from codegen.toolchain.compiler_key import compiler_key
@@ -113,7 +114,7 @@ class CpuCompiler:
 
     def unit(self, kernels: Sequence[Kernel]) -> str:
         """See Compiler."""
-        return f'#include "{PRELUDE}"\n' + in_namespaces(kernels)
+        return inclusions(PRELUDE, kernels) + in_namespaces(kernels)
 
     def slot(self) -> Slot:
         """See Compiler."""

@@ -16,17 +16,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from fusion_ir.accuracy.error_patterns import Moves
+from fusion_ir.accuracy.sum_error import added_as
 from fusion_ir.arithmetic.conversions import accumulate, round_to, widen
 from fusion_ir.core.graph import Graph
 from fusion_ir.core.node import Node
 from fusion_ir.dtype import DType, compute_dtype
 from fusion_ir.ops import OpKind, kind_of
 from fusion_ir.ops.contract import contract_arrays
-from fusion_ir.ops.reductions import rows
 
-_SUMS = (OpKind.REDUCTION, OpKind.SCAN, OpKind.CONTRACT)
+_SUMS = (OpKind.REDUCTION, OpKind.SCAN, OpKind.SCATTER, OpKind.CONTRACT)
 _LINEAR = ("add", "sub", "mul", "neg", "cast")
-_TERMS = ("add", "sub", "mul", "contract", "sum")
+_TERMS = ("add", "sub", "mul", "contract", "sum", "scatter_sum")
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,8 +118,8 @@ def _root(node: Node, operands: tuple[np.ndarray, ...]) -> np.ndarray:
     match node.op:
         case "contract":
             return np.asarray(np.sqrt(contract_arrays(node, *(np.square(x) for x in wide), in_order=False)))
-        case "sum":
-            return np.asarray(np.sqrt(rows(np.square(wide[0]), node.ints("axes")).sum(axis=-1)))
+        case "sum" | "scatter_sum":
+            return np.asarray(np.sqrt(added_as(node, np.square(wide[0]), *operands[1:])))
         case "add" | "sub":
             return np.broadcast_to(np.hypot(*wide), node.sizes)
         case _:

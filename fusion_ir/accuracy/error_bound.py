@@ -52,7 +52,7 @@ from fusion_ir.accuracy.partial_range import leaves_range
 from fusion_ir.accuracy.perturb import summed, unperturbed
 from fusion_ir.accuracy.pointwise_bound import ends_of, normalized_bound, pointwise_bound
 from fusion_ir.accuracy.sum_cache import SumCache
-from fusion_ir.accuracy.sum_error import of_denormal_products, sum_axes, sum_with_error
+from fusion_ir.accuracy.sum_error import added_as, of_denormal_products, sum_axes, sum_with_error
 from fusion_ir.arithmetic.cache_blocks import blocks
 from fusion_ir.arithmetic.conversions import accumulate, dtype_of, round_to, widen
 from fusion_ir.arithmetic.threads import blockwise, side_by_side
@@ -68,7 +68,7 @@ DEVIATIONS = 5.0  # standard deviations that a sum of many may be off by: more t
 FEW = 8  # terms, up to which DEVIATIONS of a sum would be no less than all of their bounds
 ORDER = 2.0  # times what the order of terms makes, which takes partial sums for as large as the sum of magnitudes
 
-_SUMS = ("sum", "mean", "var", "prod", "cumsum")
+_SUMS = ("sum", "mean", "var", "prod", "cumsum", "scatter_sum")
 
 
 class Bounds:
@@ -127,6 +127,8 @@ class Bounds:
                 return _gather(as_large, operands[0], operands[1])
             case OpKind.REDUCTION | OpKind.SCAN:
                 return _reduce(as_large, operands[0], errs)
+            case OpKind.SCATTER:
+                return _scatter(as_large, operands[0], operands[1], errs)
             case _:
                 return _view(as_large, operands)
 
@@ -182,7 +184,7 @@ def _gather(node: Node, x: np.ndarray, index: np.ndarray) -> np.ndarray:
 def _reduce(node: Node, operand: np.ndarray, errs: bool) -> np.ndarray:
     x, error = value_of(operand), error_of(operand)
     if node.op in _SUMS:
-        return _sum(node, x, error, errs)
+        return _sum(node, (x,), error, errs)
     value = evaluate_node(node, (x,))
     zeros = np.zeros(value.shape, error_dtype(node.dtype))
     if error is None:
@@ -206,21 +208,31 @@ def _arg_error(node: Node, x: np.ndarray, bound: np.ndarray, value: np.ndarray) 
     return np.where(may, apart, 0).max(axis=axis)
 
 
-def _sum(node: Node, x: np.ndarray, error: Error | None, errs: bool) -> np.ndarray:
-    axes = sum_axes(node)
+def _scatter(node: Node, operand: np.ndarray, places: np.ndarray, errs: bool) -> np.ndarray:
+    """The sums of slices by their places. Where a place errs, any of the sums may be anything."""
+    other = error_of(places)
+    made = _sum(node, (value_of(operand), value_of(places)), error_of(operand), errs)
+    if other is not None and other.bound.any():
+        made = made.copy()
+        made["error"], made["spread"] = np.inf, np.inf
+    return made
+
+
+def _sum(node: Node, operands: Sequence[np.ndarray], error: Error | None, errs: bool) -> np.ndarray:
+    x, others = operands[0], operands[1:]
     if not node.dtype.is_float:
-        value = evaluate_node(node, (x,))
+        value = evaluate_node(node, operands)
         zeros = np.zeros(x.shape)
-        return with_error(node, value, _added(node, error or Error(zeros, zeros), axes))
-    found = sum_with_error(node, x) if errs else None
+        return with_error(node, value, _added(node, error or Error(zeros, zeros), others))
+    found = sum_with_error(node, *operands) if errs else None
     wide = accumulate(x)
     if found is None:
         wide_node = Node(node.op, node.args, node.attrs, node.shape, dtype_of(wide))
-        base, off = evaluate_node(wide_node, (x,)), np.zeros(node.sizes, wide.dtype)
+        base, off = evaluate_node(wide_node, operands), np.zeros(node.sizes, wide.dtype)
     else:
         base, off = found
-    own = _of_order(off) if found is None else _of_any_order(node, (x,), off)
-    return rounded(node, base, own if error is None else own + _inherited(node, wide, error, base, axes))
+    own = _of_order(off) if found is None else _of_any_order(node, operands, off)
+    return rounded(node, base, own if error is None else own + _inherited(node, wide, error, base, others))
 
 
 def _of_order(error: np.ndarray) -> Error:
@@ -241,34 +253,35 @@ def _of_any_order(node: Node, operands: Sequence[np.ndarray], error: np.ndarray)
     return own if leaving is None else own.each(lambda e: np.where(leaving, np.inf, e).astype(e.dtype))
 
 
-def _inherited(node: Node, x: np.ndarray, error: Error, base: np.ndarray, axes: tuple[int, ...]) -> Error:
-    """The error of a sum, mean, product or variance that comes from the errors of its terms `x`. base: its value."""
+def _inherited(node: Node, x: np.ndarray, error: Error, base: np.ndarray, others: Sequence[np.ndarray]) -> Error:
+    """The error of a sum, mean, product or variance that comes from the errors of its terms `x`. base: its value.
+    others: the values of its other operands."""
+    if node.op in ("sum", "cumsum", "scatter_sum"):
+        return _added(node, error, others)
+    axes = sum_axes(node)
     count = x.dtype.type(prod(x.shape[a] for a in axes))
     match node.op:
         case "mean":
-            return _added(node, error, axes).each(lambda e: e / count)
+            return _added(node, error).each(lambda e: e / count)
         case "prod":
             size = np.abs(x)
             return error.each(lambda e: rows(size + e, axes).prod(axis=-1) - np.abs(base))
         case "var":
             divisor = x.dtype.type(max(count - node.attr("correction", int), 0))
             centred = np.abs(x - x.mean(axis=axes, keepdims=True))
-            first = _added(node, error.each(lambda e: 2 * centred * e), axes)
+            first = _added(node, error.each(lambda e: 2 * centred * e))
             second = error.each(lambda e: rows(np.square(e), axes).sum(axis=-1))
             return (first + second).each(lambda e: e / divisor)
         case _:
-            return _added(node, error, axes)
+            raise AssertionError(f"{node.op} is no sum")
 
 
-def _added(node: Node, error: Error, axes: tuple[int, ...]) -> Error:
+def _added(node: Node, error: Error, others: Sequence[np.ndarray] = ()) -> Error:
     """The error of a sum of terms with independent errors: all of their bounds, or `DEVIATIONS` standard deviations of
-    the sum where that is less."""
+    the sum where that is less. others: the values of the sum's other operands."""
     most = error.spread.max(initial=0, where=np.isfinite(error.spread)) or error.spread.dtype.type(1)
     squares = np.square(error.spread / most)  # which do not underflow
-    if node.op == "cumsum":
-        total, squares = (np.cumsum(e, axis=axes[0]) for e in (error.bound, squares))
-    else:
-        total, squares = (rows(e, axes).sum(axis=-1) for e in (error.bound, squares))
+    total, squares = (added_as(node, e, *others) for e in (error.bound, squares))
     return _many(total, np.sqrt(squares) * most)
 
 

@@ -10,7 +10,7 @@ from math import log2
 
 import numpy as np
 
-from fusion_ir.accuracy.sum_error import sum_axes
+from fusion_ir.accuracy.sum_error import added_as, most_terms, sum_axes
 from fusion_ir.arithmetic.cache_blocks import blocks
 from fusion_ir.arithmetic.conversions import accumulate
 from fusion_ir.arithmetic.threads import side_by_side
@@ -34,14 +34,13 @@ def leaves_range(node: Node, operands: Sequence[np.ndarray], dtype: np.dtype) ->
         if _is_small(largest[0], largest[1] * products(node), most):
             return None
         return _contraction(node, wide[0], wide[1], dtype)
-    axes = sum_axes(node)
     if node.op == "prod":
-        return _product(wide[0], axes, dtype)
-    count = wide[0].size // max(int(np.prod(node.sizes)), 1) if node.op != "cumsum" else wide[0].shape[axes[0]]
+        return _product(wide[0], sum_axes(node), dtype)
+    count = most_terms(node, *operands)
     largest = _largest(wide[0])
     if _is_small(largest, max(largest, 1.0) * count if node.op == "var" else float(count), most):
         return None
-    return _sum(node, wide[0], axes, dtype)
+    return _sum(node, wide, dtype)
 
 
 def _largest(x: np.ndarray) -> float:
@@ -66,11 +65,11 @@ def _widened(x: np.ndarray, dtype: np.dtype) -> tuple[np.ndarray, float]:
     return x.astype(np.float64), most
 
 
-def _sum(node: Node, x: np.ndarray, axes: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
-    wide, most = _widened(x, dtype)
+def _sum(node: Node, operands: Sequence[np.ndarray], dtype: np.dtype) -> np.ndarray:
+    wide, most = _widened(operands[0], dtype)
 
     def added(terms: np.ndarray) -> np.ndarray:
-        return np.cumsum(terms, axis=axes[0]) if node.op == "cumsum" else rows(terms, axes).sum(axis=-1)
+        return added_as(node, terms, *operands[1:])
 
     above, below = added(np.maximum(wide, 0)), added(np.maximum(-wide, 0))
     found = _of_signs(above, below, most)

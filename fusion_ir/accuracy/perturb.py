@@ -35,9 +35,9 @@ from fusion_ir.accuracy.displaced_rounding import Rounding, elsewhere
 from fusion_ir.accuracy.error_patterns import Moves, Pattern, Signs, Tips, ulp_of_one
 from fusion_ir.accuracy.partial_range import leaves_range
 from fusion_ir.accuracy.sum_cache import SumCache
-from fusion_ir.accuracy.sum_error import contraction_error, is_exact_contract, is_exact_sum, sum_axes, sum_with_error
+from fusion_ir.accuracy.sum_error import contraction_error, is_exact_contract, is_exact_sum, most_terms, sum_with_error
 from fusion_ir.arithmetic.cache_blocks import BLOCK_ELEMENTS
-from fusion_ir.arithmetic.conversions import accumulate, dtype_of, round_to, widen
+from fusion_ir.arithmetic.conversions import dtype_of, round_to, widen
 from fusion_ir.arithmetic.threads import blockwise, side_by_side
 from fusion_ir.core.graph import Graph
 from fusion_ir.core.node import Node
@@ -52,8 +52,8 @@ BY_VALUE = 1  # equal, but a zero may have either sign: sums may start from +0 o
 BY_SIGN = 2  # as the language says where such zeros have the signs that it gives them: 1 / -0.0 is not 1 / 0.0
 INEXACT = 3
 
-_SUMS = (OpKind.REDUCTION, OpKind.SCAN, OpKind.CONTRACT)
-_FLOAT_SUMS = ("sum", "prod", "mean", "var", "cumsum")
+_SUMS = (OpKind.REDUCTION, OpKind.SCAN, OpKind.SCATTER, OpKind.CONTRACT)
+_FLOAT_SUMS = ("sum", "prod", "mean", "var", "cumsum", "scatter_sum")
 
 
 class Exactness:
@@ -154,9 +154,9 @@ def _own_exactness(node: Node, operands: tuple[np.ndarray, ...], inherited: int,
             return INEXACT
         return BY_SIGN if inherited >= BY_VALUE and any(_has_zeros(operands[k]) for k in row.zero_signs) else EXACT
     if node.op in _FLOAT_SUMS and node.dtype.is_float:
-        if prod(operands[0].shape[a] for a in sum_axes(node)) <= 1:
+        if most_terms(node, *operands) <= 1:
             return BY_VALUE
-        return BY_VALUE if inherited < INEXACT and is_exact_sum(node, accumulate(operands[0])) else INEXACT
+        return BY_VALUE if inherited < INEXACT and is_exact_sum(node, *operands) else INEXACT
     if _any_order(node) or (reordered and kind_of(node) is OpKind.CONTRACT and node.dtype.is_float):
         return BY_VALUE if inherited < INEXACT and is_exact_contract(node, *operands) else INEXACT
     return EXACT

@@ -16,6 +16,7 @@ normal number they are exact. What is made of zeros alone is zero.
 A sum of whole numbers whose magnitudes add up to less than 1/u is exact in any order; so is such a product.
 """
 
+from collections.abc import Sequence
 from math import prod, sqrt
 
 import numpy as np
@@ -29,6 +30,7 @@ from fusion_ir.dtype import accumulate_dtype
 from fusion_ir.ops import OpKind, kind_of
 from fusion_ir.ops.contract import contract_arrays, products
 from fusion_ir.ops.reductions import by_lines, rows
+from fusion_ir.ops.scattering import added_at, places_of
 from fusion_ir.reference.node_value import evaluate_node
 
 
@@ -39,27 +41,25 @@ def sum_with_error(node: Node, *operands: np.ndarray) -> tuple[np.ndarray, np.nd
             return None
         a, b = operands
         return contract_arrays(node, a, b), contraction_error(node, a, b)
-    (x,) = operands
-    wide, axes = accumulate(x), sum_axes(node)
-    if is_exact_sum(node, wide):
+    if is_exact_sum(node, *operands):
         return None
-    count = prod(x.shape[a] for a in axes)
+    wide, count = accumulate(operands[0]), most_terms(node, *operands)
     u = ulp_of_one(wide.dtype) / 2
-    growth = u * (sqrt(count - 1) + (count - 1) / 8 * _repeated(wide))
+    growth = u * (sqrt(max(count - 1, 0)) + max(count - 1, 0) / 8 * _repeated(wide))
     # The node evaluated in its accumulate dtype: the value before it is rounded.
-    base = evaluate_node(Node(node.op, node.args, node.attrs, node.shape, accumulate_dtype(node.dtype)), (x,))
+    base = evaluate_node(Node(node.op, node.args, node.attrs, node.shape, accumulate_dtype(node.dtype)), operands)
     match node.op:
         case "prod":
             error = growth * np.abs(base)
         case "mean":
-            total = _magnitudes(node, wide)
+            total = _magnitudes(node, wide, operands)
             error = growth * total / count + u * np.abs(base) + _least_where(total > 0, wide.dtype)
         case "var":  # Welford and two passes: Chan, Golub and LeVeque, "Algorithms for computing the variance"
-            mean_error = growth * _magnitudes(node, wide) / count
+            mean_error = growth * _magnitudes(node, wide, operands) / count
             error = (growth + u) * np.abs(base) + mean_error * np.sqrt(np.abs(base)) + np.square(mean_error)
             error += _of_denormal_squares(node, wide, base)
         case _:
-            error = growth * _magnitudes(node, wide)
+            error = growth * _magnitudes(node, wide, operands)
     return base, error
 
 
@@ -126,21 +126,39 @@ def sum_axes(node: Node) -> tuple[int, ...]:
     return (node.attr("axis", int),) if node.op == "cumsum" else node.ints("axes")
 
 
-def _magnitudes(node: Node, wide: np.ndarray) -> np.ndarray:
-    """Sums of the magnitudes of `wide`, along the axes that the node sums."""
-    if node.op == "cumsum":
-        return np.abs(wide).cumsum(axis=sum_axes(node)[0])
+def most_terms(node: Node, *operands: np.ndarray) -> int:
+    """The number of terms of the longest sum of a reduction, scan or scatter."""
+    if node.op == "scatter_sum":
+        extent = node.attr("extent", int)
+        return int(places_of(operands[1], extent).counts(extent).max(initial=0))
+    return prod(operands[0].shape[a] for a in sum_axes(node))
+
+
+def added_as(node: Node, terms: np.ndarray, *others: np.ndarray) -> np.ndarray:
+    """Sums of `terms`, in the shape of the first operand, as a sum, scan or scatter adds up that operand. others: the
+    values of the other operands."""
+    if node.op == "scatter_sum":
+        return added_at(terms, others[0], node.attr("axis", int), node.attr("extent", int))
+    axes = sum_axes(node)
+    return np.cumsum(terms, axis=axes[0]) if node.op == "cumsum" else rows(terms, axes).sum(axis=-1)
+
+
+def _magnitudes(node: Node, wide: np.ndarray, operands: Sequence[np.ndarray]) -> np.ndarray:
+    """Sums of the magnitudes of `wide`, the first operand, as the node sums."""
+    if node.op in ("cumsum", "scatter_sum"):
+        return added_as(node, np.abs(wide), *operands[1:])
     return by_lines(lambda lines: np.abs(lines).sum(axis=-1), wide, sum_axes(node), wide.dtype)
 
 
-def is_exact_sum(node: Node, wide: np.ndarray) -> bool:
+def is_exact_sum(node: Node, *operands: np.ndarray) -> bool:
     """Whether the sum (or product) of these numbers is exact in every order, at every step."""
-    if node.op not in ("sum", "cumsum", "prod") or not _all_whole(wide):
+    wide = accumulate(operands[0])
+    if node.op not in ("sum", "cumsum", "prod", "scatter_sum") or not _all_whole(wide):
         return False
     if node.op == "prod":
         largest = rows(np.maximum(np.abs(wide), 1), sum_axes(node)).prod(axis=-1)
     else:
-        largest = _magnitudes(node, wide)
+        largest = _magnitudes(node, wide, operands)
     return bool((largest < 2 / ulp_of_one(wide.dtype)).all())
 
 

@@ -186,6 +186,13 @@ def index_select(x: Node, axis: int, index: Node) -> Node:
     return make("index_select", [x, flatten(index) if index.rank == 0 else index], {"axis": normal_axis(axis, x.rank)})
 
 
+def scatter_sum(x: Node, axis: int, index: Node, extent: int) -> Node:
+    """Sums of the slices of x along `axis` by the places index[i] < extent; a rank 0 index counts as one of extent 1.
+    Integers and bool give i64."""
+    at = flatten(index) if index.rank == 0 else index
+    return make("scatter_sum", [x, at], {"axis": normal_axis(axis, x.rank), "extent": extent})
+
+
 def embedding(index: Node, table: Node) -> Node:
     """Rows of table[V, D] at `index` of any shape: [..., D]."""
     picked = index_select(table, 0, flatten(index))

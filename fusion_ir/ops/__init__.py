@@ -16,6 +16,7 @@ from fusion_ir.ops.pointwise import POINTWISE
 from fusion_ir.ops.random import RANDOM
 from fusion_ir.ops.reductions import REDUCTIONS
 from fusion_ir.ops.row import AttrKind, Op, OpKind, RuleError
+from fusion_ir.ops.scattering import SCATTERING
 from fusion_ir.ops.views import VIEWS
 
 __all__ = [
@@ -31,7 +32,9 @@ __all__ = [
     "reduced_axes",
 ]
 
-OPS: dict[str, Op] = {row.name: row for row in (*POINTWISE, *VIEWS, *REDUCTIONS, *INDEXING, *CONTRACTS, *RANDOM)}
+OPS: dict[str, Op] = {
+    row.name: row for row in (*POINTWISE, *VIEWS, *REDUCTIONS, *INDEXING, *CONTRACTS, *RANDOM, *SCATTERING)
+}
 
 _KIND_WORDS: dict[AttrKind, str] = {
     "int": "an integer",

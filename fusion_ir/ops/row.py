@@ -24,6 +24,7 @@ class OpKind(StrEnum):
     REDUCTION = "reduction"
     SCAN = "scan"
     GATHER = "gather"  # out[i] = a[... index[i] ...]
+    SCATTER = "scatter"  # out[... m ...] = sum of a[... i ...] with index[i] = m
     CONTRACT = "contract"
     RANDOM = "random"
 

@@ -98,6 +98,8 @@ def operand_axes(node: Node, axis: int) -> tuple[int | None, ...] | None:
             return None if axis == node.attr("axis", int) else (axis,)
         case OpKind.GATHER:
             return _of_gather(node, axis)
+        case OpKind.SCATTER:
+            return None if axis == node.attr("axis", int) else (axis, None)
         case OpKind.CONTRACT:  # a matrix product by a library: other bits for other numbers of rows
             if sums_in_any_order(node):
                 return None

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -29,7 +30,7 @@ def samples(graph: Graph, seed: int) -> list[list[np.ndarray]]:
 
 def _sums(node: Node) -> bool:
     """Whether sums may run in any order."""
-    return kind_of(node) in (OpKind.REDUCTION, OpKind.SCAN) or (
+    return kind_of(node) in (OpKind.REDUCTION, OpKind.SCAN, OpKind.SCATTER) or (
         kind_of(node) is OpKind.CONTRACT and (sums_in_any_order(node) or not node.dtype.is_float)
     )
 
@@ -52,9 +53,16 @@ def sample_inputs(graph: Graph, seed: int, integers: bool = False) -> list[np.nd
     return arrays
 
 
+@dataclass(frozen=True)
+class ScatteredAlong:
+    """Places along an axis of a scatter, which leaves out those beyond it on either side."""
+
+    extent: int
+
+
 # What a reader wants of its operand: an interval of values, or that it indexes an axis of some extent.
 Interval = tuple[float, float]
-Want = Interval | int
+Want = Interval | int | ScatteredAlong
 
 
 def _wants(graph: Graph, source: Node) -> Iterator[Want]:
@@ -72,6 +80,9 @@ def _wants(graph: Graph, source: Node) -> Iterator[Want]:
             elif kind is OpKind.GATHER:
                 if user.args[1] is node:
                     yield user.args[0].sizes[user.attr("axis", int)]
+            elif kind is OpKind.SCATTER:
+                if user.args[1] is node:
+                    yield ScatteredAlong(user.attr("extent", int))
             elif row.domain != DEFAULT_DOMAIN:
                 yield row.domain
 
@@ -106,10 +117,11 @@ def _drawn(
     """Independent random values."""
     if dtype.kind == "bool":
         return rng.random(sizes, np.float32) < 0.5
-    extents = [w for w in wants if isinstance(w, int)]
+    extents = [w.extent if isinstance(w, ScatteredAlong) else w for w in wants if isinstance(w, int | ScatteredAlong)]
     if extents and dtype.is_integer:
-        return _indices(rng, sizes, dtype, min(extents))
-    domain = _intersection([w for w in wants if not isinstance(w, int)])
+        scattered = any(isinstance(w, ScatteredAlong) for w in wants)
+        return _indices(rng, sizes, dtype, min(extents), either_side=scattered)
+    domain = _intersection([w for w in wants if isinstance(w, tuple)])
     if dtype.is_integer or integers:
         low, high = _whole(domain or ((-3.0, 3.0) if integers else (-8.0, 8.0)), dtype, integers)
         return round_to(np.asarray(rng.integers(low, high, sizes, endpoint=True)), dtype)
@@ -120,10 +132,14 @@ def _drawn(
     return round_to(np.asarray(rng.random(sizes, wide) * wide(high - low) + wide(low)), dtype)
 
 
-def _indices(rng: np.random.Generator, sizes: tuple[int, ...], dtype: DType, extent: int) -> np.ndarray:
-    """Indices of an axis, a few of them beyond it on either side."""
+def _indices(
+    rng: np.random.Generator, sizes: tuple[int, ...], dtype: DType, extent: int, *, either_side: bool
+) -> np.ndarray:
+    """Indices of an axis, a few of them drawn from a stretch that goes beyond it; either_side: from beyond alone."""
     inside = rng.integers(0, max(extent, 1), sizes)
     beyond = rng.integers(-2, extent + 2, sizes, endpoint=True)
+    if either_side:
+        beyond = np.where(beyond % 2, -1 - beyond % 3, extent + beyond % 3)
     return np.asarray(np.where(rng.random(sizes, np.float32) < _OUT_OF_RANGE, beyond, inside)).astype(dtype.numpy)
 
 

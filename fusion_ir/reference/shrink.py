@@ -67,6 +67,10 @@ def _linked(node: Node) -> Iterator[tuple[Place, Place]]:
                 yield from pairwise(places)
         case OpKind.GATHER:
             yield from _linked_by_gather(node)
+        case OpKind.SCATTER:
+            axis = node.attr("axis", int)
+            yield (args[0], axis), (args[1], 0)
+            yield from (((node, a), (args[0], a)) for a in all_axes if a != axis)
         case OpKind.VIEW:
             yield from _linked_by_view(node)
         case _:
@@ -126,6 +130,8 @@ def _made_again(graph: Graph, sizes: dict[Node, tuple[int, ...]]) -> Graph:
         attrs = dict(node.attrs)
         if "shape" in attrs:
             attrs["shape"] = shape_of(sizes[node])
+        if "extent" in attrs:
+            attrs["extent"] = sizes[node][node.attr("axis", int)]
         if node.op == "slice":
             moved = {a for _, a in _fixed(node)}
             stops = zip(node.ints("stop"), sizes[node], strict=True)

@@ -33,6 +33,7 @@ EFFICIENCY: dict[str, Efficiency] = {
     "reduction": Efficiency(bandwidth=0.75, arithmetic=0.25, overhead_us=1.0),
     "normalization": Efficiency(bandwidth=0.65, arithmetic=0.25, overhead_us=1.0),
     "scan": Efficiency(bandwidth=0.5, arithmetic=0.1, overhead_us=1.0),
+    "scatter": Efficiency(bandwidth=0.4, arithmetic=0.1, overhead_us=1.0),
     "gemv": Efficiency(bandwidth=0.7, arithmetic=0.3, overhead_us=1.0),
     "matmul": Efficiency(bandwidth=0.6, arithmetic=0.7, overhead_us=3.0),
     "attention": Efficiency(bandwidth=0.6, arithmetic=0.75, overhead_us=3.0, beside=0.25),

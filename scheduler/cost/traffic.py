@@ -87,7 +87,8 @@ def traffic_of(graph: Graph) -> Traffic:
         if node.op == "cast":
             continue
         operations = row.cost * count if row.kind is OpKind.POINTWISE else _operations(node, count, different, needed)
-        bounded = operations if node.dtype.is_float else 0.0
+        # Slices of a scatter that have a place of their own are not added to anything.
+        bounded = operations if node.dtype.is_float and row.kind is not OpKind.SCATTER else 0.0
         # Nodes that compute the same of the same tensors, seen through views, may be computed once: count the larger.
         signature = (node.op, node.dtype, *[roots[a] for a in node.args])
         if row.kind is OpKind.CONTRACT:
@@ -168,6 +169,8 @@ def _operations(node: Node, count: int, different: dict[Node, int], needed: dict
     if row.kind is OpKind.REDUCTION:
         operand = node.args[0]
         return max(different[operand] - (operand.elements - needed[operand]) - count, 0)
+    if row.kind is OpKind.SCATTER:
+        return float(needed[node.args[0]])
     return 0.0 if row.kind is OpKind.GATHER else row.cost * count
 
 
@@ -205,6 +208,8 @@ def _terms(node: Node) -> float:
             return node.args[0].elements / max(node.elements, 1)
         case OpKind.CONTRACT:
             return products(node)
+        case OpKind.SCATTER:
+            return node.args[1].elements
         case _:
             return 1.0
 
@@ -235,7 +240,7 @@ def _different(graph: Graph) -> dict[Node, int]:
                 case OpKind.REDUCTION:
                     # Distinct operand elements make up at least so many distinct rows.
                     n = -(-args[0] * n // node.args[0].elements) if node.args[0].elements else min(n, 1)
-                case OpKind.GATHER:
+                case OpKind.GATHER | OpKind.SCATTER:
                     n = 1
                 case OpKind.CONTRACT:
                     whole = all(d == a.elements for d, a in zip(args, node.args, strict=True))
@@ -333,6 +338,8 @@ def _whole_by(node: Node, place: int, axes: Axes) -> Axes:
             reduced = reduced_axes(node)
             kept = [d for d in range(arg.rank) if d not in reduced]
             return frozenset(reduced) | {d for i, d in enumerate(kept) if i in axes}
+        case OpKind.SCATTER if place == 0:
+            return axes if node.attr("axis", int) in axes else frozenset()
         case OpKind.GATHER if place == 0:
             return axes - {node.attr("axis", int)} if node.rank == arg.rank else frozenset()
         case _:
@@ -369,5 +376,7 @@ def _needed_by(node: Node, place: int, n: int) -> int:
             return arg.elements if n == node.elements else 0
         case OpKind.GATHER:
             return 0 if place == 0 else min(n, arg.elements) if arg.elements == node.elements else 1
+        case OpKind.SCATTER:  # slices that lie outside are read nowhere: all of them count as inside
+            return arg.elements if place or n == node.elements else 0
         case OpKind.RANDOM | OpKind.INPUT:
             return 0

@@ -89,10 +89,11 @@ class Acceptance(Collection[str]):
         return name in self._families and self.seeming(name) is None
 
     def refusals(self) -> tuple[Refusal, ...]:
-        """Reasons why families refuse the segment, each with all families that give it."""
+        """Reasons why families refuse the segment, each with all families that give it. Families for other ops than
+        the segment has give none."""
         told: dict[str, list[str]] = {}
         for name in self._families:
-            if reject := self.answer(name):
+            if (reject := self.answer(name)) and reject.is_told:
                 told.setdefault(reject.reason, []).append(name)
         return tuple(Refusal(families=tuple(names), text=text) for text, names in told.items())
 

@@ -28,7 +28,7 @@ from scheduler.segments.boundary import Boundary
 from scheduler.segments.hypergraph import Hypergraph
 from scheduler.segments.segment_mask import SegmentMask
 
-SUMS = (OpKind.CONTRACT, OpKind.REDUCTION, OpKind.SCAN)
+SUMS = (OpKind.CONTRACT, OpKind.REDUCTION, OpKind.SCAN, OpKind.SCATTER)
 LIGHT = (OpKind.VIEW, OpKind.POINTWISE)
 COPIES = ("cat", "pad")  # views that are no strides over one tensor
 

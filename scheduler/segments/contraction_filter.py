@@ -11,7 +11,7 @@ from scheduler.bitset import bits, union
 from scheduler.segments.atoms import Atoms
 from scheduler.segments.segment_mask import SegmentMask
 
-COSTLY = frozenset({OpKind.CONTRACT, OpKind.REDUCTION, OpKind.SCAN, OpKind.GATHER})
+COSTLY = frozenset({OpKind.CONTRACT, OpKind.REDUCTION, OpKind.SCAN, OpKind.GATHER, OpKind.SCATTER})
 
 Above = Callable[[int], int]
 

@@ -14,6 +14,7 @@ from codegen.sandbox.object_cache import ObjectCache
 from codegen.toolchain.compiler import INCLUDE
 from codegen.workbench.workbench import Workbench
 from testing.random_graphs import Seeded
+from testing.scatter_graphs import scatter_graph
 from testing.vec_compare import exact, ulps_off
 from testing.vec_harness import FLOATS, Spelling, build_functions
 from testing.vec_ops import INEXACT, functions, math_operands
@@ -31,6 +32,7 @@ DRAWN: tuple[Drawn, ...] = (
     (inexact_graph, ("fused",)),
     (lambda seed: reduction_graph(Seeded(seed)), ("fused",)),
     (lambda seed: product_graph(Seeded(seed)), ("fused",)),
+    (lambda seed: scatter_graph(Seeded(seed)), ("fused",)),
 )
 IS_SOAK = int(os.environ.get("FUSEPLAN_RANDOM_GRAPHS", "0")) >= SOAK
 GRAPHS = {"cpu": 3000 if IS_SOAK else 12, "emulator:sm_90a": 600 if IS_SOAK else 3}

@@ -22,7 +22,7 @@ from codegen.workbench.workbench import Workbench
 from fusion_ir import building as B
 from fusion_ir.core.graph import Graph
 from fusion_ir.core.node import Node
-from fusion_ir.dtype import DType, bf16, bool_, f32
+from fusion_ir.dtype import DType, bf16, bool_, f32, i64
 from fusion_ir.records import Status
 from testing.tensors import graph_of, spec
 from tests.support.attention import below, scores
@@ -49,16 +49,23 @@ class Subject:
     build: Callable[..., Node]
     faults: tuple[Fault, ...]
     family: str = ""  # "": that of reductions
+    indices: tuple[int, ...] = ()  # inputs of whole numbers
 
     @property
     def graph(self) -> Graph:
-        return graph_of([spec(sizes, self.dtype) for sizes in self.sizes], self.build)
+        dtypes = [i64 if i in self.indices else self.dtype for i in range(len(self.sizes))]
+        return graph_of([spec(sizes, dtype) for sizes, dtype in zip(self.sizes, dtypes, strict=True)], self.build)
 
 
 # Two loops over 50 rows, one after another at one depth.
 FIRST_LOOP = r"(?s)(\n( *)(?:LOOP|ROWS)\(\w+, 50\) \{\n.*?\n\2\})"
 SECOND_LOOP = r"(\n\2(?:LOOP|GRID|ROWS)\(\w+, 50\) \{\n.*?\n\2\})"
 TAIL_COUNTS_ALL = Fault("the tail counts lanes beyond the end", r"first_lanes\([^,]*, (add_\(.*\)), \w+\)", r"\1")
+
+
+def _messages(x: Node, source: Node, weight: Node, target: Node) -> Node:
+    sent = B.mul(B.index_select(x, 0, source), B.unsqueeze(weight, 1))
+    return B.scatter_sum(sent, 0, target, 60)
 
 
 def _attention(q: Node, k: Node, v: Node) -> Node:
@@ -121,6 +128,17 @@ SUBJECTS = (
         Fault("weights of the rows before", r"before\(weights, row \* 48\);\n    long",
               "before(weights, row * 48) + 48;\n    long"),
     ), "attention"),
+    Subject("messages", ((40, 70), (400,), (400,), (400,)), f32, _messages, (
+        Fault("places below 0 count from the end", r"return get\(v0, 0\)",
+              "return get(v0, 0) + (get(v0, 0) < 0 ? 60 : 0)"),
+        Fault("places beyond the last count there", r"return get\(v0, 0\)", "return get(v0, 0) < 60 ? get(v0, 0) : 59"),
+        Fault("weights by their place in the lists", r"in2 \+ \(idx_t\)get\(v1, 0\)", "in2 + i2"),
+        Fault("the last slice of a list is left out", r"WALK\((\w+), lists0, i0\)",
+              r"for (idx_t \1 = lists0.begin(i0); \1 + 1 < lists0.end(i0); \1++)"),
+        Fault("the lists of the places before", r"WALK\((\w+), lists0, i0\)", r"WALK(\1, lists0, (i0 ? i0 - 1 : i0))"),
+        Fault("sums in bf16", r"(kv\w+\[\w+\]) = (add_\(.*\));", r"\1 = cast<float>(cast<bf16>(\2));"),
+        Fault("sums run on from place to place", r"LOOP\(\w+, VECTORS\(\d+, \d+\)\) kv0.*;", ""),
+    ), "scatter", (1, 3)),
 )  # fmt: skip
 
 

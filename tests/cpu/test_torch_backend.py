@@ -102,6 +102,12 @@ def norm_gelu(x: Any, w: Any) -> Any:
     return F.gelu(F.layer_norm(x, x.shape[-1:], w)) + x
 
 
+def messages(x: Any, w: Any, source: Any, target: Any) -> Any:
+    """One step of a graph network: messages along edges, added to the nodes that they go to."""
+    sent = x[source] * w[:, None]
+    return torch.relu(x.scatter_add(0, target[:, None].expand_as(sent), sent))
+
+
 def attention(q: Any, k: Any, v: Any) -> Any:
     return F.scaled_dot_product_attention(q, k, v, is_causal=True)
 
@@ -127,6 +133,11 @@ PLANNED: dict[str, tuple[Callable[..., Any], Callable[[int], tuple[Any, ...]]]] 
     "mutation": (lambda x: x.mul_(2).add_(1).exp() * 3, of((5, 7))),
     "mutation of a view": (lambda x: (x[1].mul_(2), x.exp() * 3)[1], of((5, 7))),
     "dropout": (lambda x: F.dropout(x.exp(), 0.3, True) * 2 + x, of((40, 50), grad=True)),
+    "embedding": (
+        lambda w, i: torch.tanh(F.embedding(i, w)) * 2,
+        lambda s: (torch.randn(50, 16).requires_grad_(), torch.randint(0, 50, (6, 30))),
+    ),
+    "messages": (messages, lambda s: (*of((40, 16), (300,), grad=True)(s), *torch.randint(0, 40, (2, 300)))),
     "scalars that are tensors": (lambda x, t: (x * t).exp() + t, lambda s: (torch.randn(5), torch.tensor(1.0 + s))),
 }
 

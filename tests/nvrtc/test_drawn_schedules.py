@@ -18,7 +18,7 @@ from codegen.toolchain.cuda import CudaCompiler
 from fusion_ir import building as B
 from fusion_ir.core.graph import Graph
 from fusion_ir.core.node import Node
-from fusion_ir.dtype import DTYPES, DType
+from fusion_ir.dtype import DTYPES, DType, i64
 from fusion_ir.records import Device
 from testing.tensors import graph_of, spec
 from tests.support.devices import CUDA_DEVICE
@@ -62,9 +62,13 @@ def graphs(family: str, dtype: DType) -> list[Graph]:
             "matmul": [graph_of([x, w], around(B.matmul)), graph_of(shallow, around(B.matmul))],
             "wgmma": [graph_of([x, spec((depth, 128), dtype)], lambda x, w: function(B.matmul(x, w)))],
             "attention": [graph_of([spec((64, 64), dtype)] * 3, attention)],
-            "naive": [graph_of([x, w], around(B.matmul))],
+            "naive": [graph_of([x, w], around(B.matmul)), graph_of([x, spec((rows,), i64)], scattered)],
         }[family]
     return made
+
+
+def scattered(x: Node, index: Node) -> Node:
+    return B.exp(B.scatter_sum(function(x), 0, index, 9))
 
 
 def row_sum(x: Node) -> Node:

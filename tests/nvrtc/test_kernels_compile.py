@@ -23,6 +23,7 @@ from scheduler.rewrites.prepare import prepare
 from testing.random_graphs import Seeded, any_graph, pointwise_graph
 from tests.support.devices import CUDA_DEVICE
 from tests.support.loop_graphs import NORMS, REDUCTIONS, THIN, TRANSPOSES, of_every_dtype
+from tests.support.scatters import SCATTERS
 from tests.support.whole import WHOLE, in_turn, some
 from tests.unit.codegen.test_goldens import NAMES, graph_named
 
@@ -68,7 +69,7 @@ def kernels(device: Device, *, drawn: bool) -> list[Kernel]:
     """Kernels of every family of loop programs at every dtype. drawn: kernels of random graphs, too."""
     made: list[Kernel] = []
     graphs = graphs_of_every_dtype()
-    for named in (REDUCTIONS, NORMS, TRANSPOSES, THIN, of_every_dtype()):
+    for named in (REDUCTIONS, NORMS, TRANSPOSES, THIN, SCATTERS, of_every_dtype()):
         graphs += [prepare(graph).graph for graph in named.values()]
     chosen = len(graphs)
     if drawn:

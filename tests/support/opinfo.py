@@ -157,10 +157,6 @@ INTRODUCTION = """# PyTorch's own samples as wire graphs
 `op_db`, traced by AOTAutograd, forward and backward; what is said is read by the reader, run by the interpreter, and
 agrees with eager PyTorch. Whole: all graphs of all samples, but for writes to inputs at their ends. Entries that
 PyTorch itself does not trace are left out; graphs that compute nothing, of views alone, count as whole.
-
-Some 20 entries, most of them by a gradient that is scattered (interpolate, embedding, index_add), are whole since
-samples are small: of more places than `MOST_SUMMED` in `client/fuseplan_client/torch/aten/scattering.py` they are
-refused.
 """
 
 HEAD = """| dtype | entries | forward: whole | partly | not | with gradients: whole | partly | not |

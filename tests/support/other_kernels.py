@@ -38,6 +38,9 @@ def other_kernel(seed: int) -> Override:
                 total = np.cumsum(rows[..., rng.permutation(rows.shape[-1])], axis=-1, dtype=rows.dtype)[..., -1]
                 count = rows.dtype.type(rows.shape[-1])
                 return round_to(np.asarray(total / count if node.op == "mean" else total), node.dtype)
+            if node.op == "scatter_sum" and node.dtype.is_float:
+                axis, order = node.attr("axis", int), rng.permutation(operands[1].size)
+                return row.reference(node, np.take(operands[0], order, axis), operands[1][order])
             if kind_of(node) is OpKind.CONTRACT and sums_in_any_order(node):
                 return _shuffled(node, operands, rng)
         return None

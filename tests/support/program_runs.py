@@ -14,16 +14,18 @@ import numpy as np
 
 from codegen.lowering.index import Affine, Axis, Fetched, Opaque, Term
 from codegen.lowering.program import Kept, Key, Path, PlacedReduction, Program
+from codegen.lowering.scatters import ADD_LISTED, lists_of
 from codegen.lowering.sums import identity
 from codegen.lowering.value import Value
 from fusion_ir.arithmetic.conversions import round_to, widen
 from fusion_ir.arithmetic.fma import fma
 from fusion_ir.arithmetic.philox import uniform
 from fusion_ir.core.extent import shape_of
-from fusion_ir.core.graph import Graph
+from fusion_ir.core.graph import Graph, OutputSpec
 from fusion_ir.core.node import Node
 from fusion_ir.dtype import DType
 from fusion_ir.ops import OPS
+from fusion_ir.reference.interpreter import interpret
 
 Point = dict[Axis, np.ndarray | int]
 Found = tuple[np.ndarray, np.ndarray]  # an element and its position
@@ -64,7 +66,7 @@ class _Scope:
 
 def run_program(program: Program, graph: Graph, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
     """The outputs, each of its shape. inputs: of the graph's shapes. Raises ProgramError."""
-    run = _Run(program, graph, [_memory(graph, i, x) for i, x in enumerate(inputs)])
+    run = _Run(program, graph, [_memory(graph, i, x) for i, x in enumerate(inputs)], _lists(graph, inputs))
     for v, kept in program.kept.items():
         alone = not kept.scope and kept.key.path and program.is_shared(kept.key.path[:1])
         expect(not alone, f"{v} is read outside the loop that tasks share, and computed inside")
@@ -73,6 +75,18 @@ def run_program(program: Program, graph: Graph, inputs: Sequence[np.ndarray]) ->
     for i, written in enumerate(run.written):
         expect(bool((written == 1).all()), f"out{i}: elements are written {sorted(set(written.tolist()))} times")
     return [_shaped(graph, i, x) for i, x in enumerate(run.outputs)]
+
+
+def _lists(graph: Graph, inputs: Sequence[np.ndarray]) -> list[dict[int, list[int]]]:
+    """By number, lists of slices by their places."""
+    found: list[dict[int, list[int]]] = []
+    for places, _ in lists_of(graph):
+        (index,) = interpret(Graph(graph.inputs, (OutputSpec(places, (1,)),)), inputs)
+        own: dict[int, list[int]] = {}
+        for i, place in enumerate(index.tolist()):
+            own.setdefault(place, []).append(i)
+        found.append(own)
+    return found
 
 
 def expect(condition: bool, message: str) -> None:
@@ -98,8 +112,11 @@ def _offsets(sizes: Sequence[int], strides: Sequence[int]) -> np.ndarray:
 
 
 class _Run:
-    def __init__(self, program: Program, graph: Graph, inputs: Sequence[np.ndarray]) -> None:
-        self.program, self.inputs = program, inputs
+    def __init__(
+        self, program: Program, graph: Graph, inputs: Sequence[np.ndarray], lists: Sequence[dict[int, list[int]]]
+    ) -> None:
+        self.program, self.inputs, self.lists = program, inputs, lists
+        self.walks = {v.walked[0]: v for v in program.walks(())}
         self.outputs = [np.zeros(o.span, o.node.dtype.numpy) for o in graph.outputs]
         self.written = [np.zeros(o.span, int) for o in graph.outputs]
         self.scope = _Scope()
@@ -145,12 +162,22 @@ class _Run:
                 self.end(v, here)
 
     def count(self, axis: Axis, at: Point) -> int:
-        """Iterations along an axis: fewer in the last tile."""
+        """Iterations along an axis: fewer in the last tile, as many as slices where it walks through a list."""
+        if axis in self.program.walked:
+            return len(self.slices(self.walks[axis], at))
         last = self.program.last_tile(axis)
         if last is None:
             return axis.extent
         expect(last[0] in at, f"a loop over {axis} outside the loop over its tiles {last[0]}")
         return min(axis.extent, last[1] - axis.extent * int(at[last[0]]))
+
+    def slices(self, v: Value, at: Point) -> list[int]:
+        """The list of slices that a listed one is of."""
+        place = evaluate(v.offset, at, self._no_place)
+        return self.lists[int(str(v.attr[0]))].get(int(place), [])
+
+    def _no_place(self, v: Value) -> np.ndarray:
+        raise ProgramError(f"{v} is an index of a list's place")
 
     def lanes(self, lane: Axis | None, at: Point) -> Point:
         """The lanes that count."""
@@ -209,6 +236,8 @@ class _Run:
             memory, offset = self.inputs[v.tensor], np.asarray(self.offset(v.offset, key, at))
             expect(bool(((offset >= 0) & (offset < memory.size)).all()), f"{v} reads outside in{v.tensor}")
             return np.asarray(memory[offset])
+        if v.op == "listed":
+            return np.asarray(self.slices(v, at)[int(at[v.walked[0]])])
         if v.op == "index":
             return np.asarray(self.offset(v.offset, key, at), v.dtype.numpy)
         args = [self.read(a, key, at) for a in v.args]
@@ -241,7 +270,8 @@ class _Run:
     def begin(self, v: Value) -> None:
         r = self.program.reductions[v]
         shape = [a.extent for a in (*own_dims(r), *([r.site.lane] if r.site.lane else []))]
-        start = 0 if v.op == "argreduce" else identity(str(v.attr[0]), v.dtype).value
+        listed = v.attr[0] == ADD_LISTED
+        start = 0 if v.op == "argreduce" or listed else identity(str(v.attr[0]), v.dtype).value
         dtype = v.args[0].dtype if v.op == "argreduce" else v.dtype
         self.accumulators[v] = _Accumulator(np.full(shape, start, dtype.numpy), np.full(shape, -1, np.int64))
 
@@ -255,6 +285,8 @@ class _Run:
                 spot = tuple(np.asarray(i)[lane] if np.ndim(i) else i for i in index)
                 x, position = (np.broadcast_to(a, np.shape(acc.data[index]))[lane] for a in args)
                 acc.data[spot], acc.at[spot] = better(v, (acc.data[spot], acc.at[spot]), (x, position))
+        elif v.attr[0] == ADD_LISTED:
+            acc.data[index] = apply("add", [args[0], acc.data[index]], v.dtype)
         else:
             acc.data[index] = apply(str(v.attr[0]), [*args, acc.data[index]], v.dtype)
 

@@ -13,11 +13,11 @@ from codegen.toolchain.cpu import PRELUDE as CPU_PRELUDE
 from codegen.toolchain.cuda import PRELUDE as CUDA_PRELUDE
 from fusion_ir import building as build
 from fusion_ir.core.graph import Graph
-from fusion_ir.dtype import bf16, f32
+from fusion_ir.dtype import bf16, f32, i64
 from fusion_ir.records import Device
 from scheduler.rewrites.prepare import prepare
 from testing.objects import machine, objects, program
-from testing.tensors import spec
+from testing.tensors import graph_of, spec
 from tests.support.attention import causal
 from tests.support.loop_graphs import NORMS, REDUCTIONS, THIN, TRANSPOSES
 from tests.support.products import dense_graph, mlp
@@ -29,6 +29,7 @@ GRAPHS: dict[str, Sequence[Graph]] = {
     "reduction": list(REDUCTIONS.values())[:3],
     "normalization": list(NORMS.values())[:3],
     "scan": [running_sum()],
+    "scatter": [graph_of([spec((40, 33), f32), spec((40,), i64)], lambda x, i: build.scatter_sum(x, 0, i, 9))],
     "gemv": list(THIN.values())[:2],
     "matmul": [dense_graph([(70, 90), (90, 130), (130,), (70, 130)], mlp, dtype) for dtype in (f32, bf16)]
     + [dense_graph([(70, 12), (12, 130)], build.matmul, bf16)],
@@ -37,8 +38,8 @@ GRAPHS: dict[str, Sequence[Graph]] = {
     "aten": [dense_graph([(70, 90), (90, 130)], build.matmul, f32)],
     "naive": [dense_graph([(70, 90), (90, 130)], build.matmul, f32)],
 }
-CPU = ("pointwise", "transpose", "reduction", "normalization", "scan", "gemv", "matmul", "aten", "naive")
-CUDA = tuple(name for name in GRAPHS if name not in ("scan", "aten"))  # on the CPU only; calls of libraries
+CPU = ("pointwise", "transpose", "reduction", "normalization", "scan", "scatter", "gemv", "matmul", "aten", "naive")
+CUDA = tuple(name for name in GRAPHS if name not in ("scan", "scatter", "aten"))  # on the CPU only; calls of libraries
 
 
 def sources(family: str, device: Device) -> list[str]:

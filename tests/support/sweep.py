@@ -25,6 +25,7 @@ from scheduler.segments.atom_cuts import cut
 from scheduler.segments.atoms import Atoms
 from scheduler.segments.segment import Segment, extract
 from testing.random_graphs import Seeded, any_graph, pointwise_graph
+from testing.scatter_graphs import scatter_graph
 from tests.support.partitions import execution_order
 from tests.support.random_reductions import reduction_graph
 
@@ -68,11 +69,13 @@ class Attempt:
 
 Drawn = tuple[Callable[[int], Graph], tuple[str, ...]]
 
-# Graphs of a seed, and how they are cut: of exact pointwise and view ops; of every kind of op; around reductions.
+# Graphs of a seed, and how they are cut: of exact pointwise and view ops; of every kind of op; around reductions;
+# around scatters.
 EVERY_KIND: tuple[Drawn, ...] = (
     (lambda seed: pointwise_graph(Seeded(seed)), ("fused", "cut", "cut again")),
     (lambda seed: any_graph(Seeded(seed)), ("fused", "apart")),
     (lambda seed: reduction_graph(Seeded(seed)), ("fused", "cut", "apart")),
+    (lambda seed: scatter_graph(Seeded(seed)), ("fused", "cut")),
 )
 
 
@@ -171,6 +174,8 @@ def _terms(graph: Graph) -> int:
             inside *= products(node)
         elif kind in (OpKind.REDUCTION, OpKind.SCAN):
             inside *= max(node.args[0].elements // max(node.elements, 1), 1)
+        elif kind is OpKind.SCATTER:
+            inside *= max(node.args[1].elements, 1)
         terms[node] = inside
     return sum(terms[o.node] * o.node.elements for o in graph.outputs)
 

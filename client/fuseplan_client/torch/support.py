@@ -95,10 +95,10 @@ class Support:
 
 
 def _layout(node: Node) -> Hashable:
-    """Strides of the operand of an op that depends on them."""
+    """Strides of the operand of an op whose lowering depends on them."""
     if node.target not in LAYOUT_OPS:
         return None
-    value = node.args[0].meta["val"]  # type: ignore[union-attr]
+    value = node.args[LAYOUT_OPS[node.target]].meta["val"]  # type: ignore[union-attr]
     return tuple(map(hint, value.stride())), hint(value.storage_offset())
 
 

@@ -56,10 +56,11 @@ WIRE_OPS: dict[str, Callable[..., object]] = {
     "all": build.all_, "any": build.any_, "argmax": build.argmax, "argmin": build.argmin, "cumsum": build.cumsum,
     "logsumexp": build.logsumexp, "max": build.max_, "mean": build.mean, "min": build.min_, "prod": build.prod,
     "std": build.std, "sum": build.sum_, "var": build.var, "var_mean": build.var_mean,
-    # gathers, products, random numbers
+    # gathers, scatters, products, random numbers
     "embedding": build.embedding, "gather": build.gather, "index_select": build.index_select,
-    "take_along_axis": build.take_along_axis, "addmm": build.addmm, "baddbmm": build.baddbmm, "linear": build.linear,
-    "matmul": build.matmul, "dropout": build.dropout, "uniform": build.uniform,
+    "scatter_sum": build.scatter_sum, "take_along_axis": build.take_along_axis, "addmm": build.addmm,
+    "baddbmm": build.baddbmm, "linear": build.linear, "matmul": build.matmul, "dropout": build.dropout,
+    "uniform": build.uniform,
     # composites
     "cross_entropy": build.cross_entropy, "gelu": build.gelu, "layer_norm": build.layer_norm,
     "log_softmax": build.log_softmax, "rms_norm": build.rms_norm, "silu": build.silu, "softmax": build.softmax,

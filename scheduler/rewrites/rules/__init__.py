@@ -14,11 +14,12 @@ from scheduler.rewrites.rules.matrix_chain import CHAINS
 from scheduler.rewrites.rules.redundant import REDUNDANT
 from scheduler.rewrites.rules.reuse_transposed import TWICE
 from scheduler.rewrites.rules.scaling import SCALING
+from scheduler.rewrites.rules.scatters import SCATTERS
 from scheduler.rewrites.rules.sum_of_products import SUMS
 from scheduler.rewrites.rules.sum_of_products_as_product import FACTORING
 from scheduler.rewrites.rules.views import VIEWS
 
-RULES: tuple[Rule, ...] = (*REDUNDANT, *IDENTITIES)
+RULES: tuple[Rule, ...] = (*REDUNDANT, *IDENTITIES, *SCATTERS)
 
 # What is likeliest to pay first: where there is no room for all, the last ones are left out.
 ALTERNATIVES: tuple[Alternative, ...] = (

@@ -210,6 +210,73 @@ def test_scatters_of_many_places_are_refused() -> None:
     assert "more than a few" in outcome(graph).detail
 
 
+def edges(x: torch.Tensor, source: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+    """Messages along edges, as libraries for graphs add them up: an index expanded to the shape of what it places."""
+    sent = x[source] * 0.5
+    return torch.zeros_like(x).scatter_add(0, target.view(-1, 1).expand_as(sent), sent)
+
+
+MANY: dict[str, Callable[..., Any]] = {
+    "added along one axis": lambda x, y, i, j: x.index_add(0, i, y, alpha=3),
+    "put and added": lambda x, y, i, j: x.index_put([i - 20], y, accumulate=True),
+    "put and added by two indices": lambda x, y, i, j: x.index_put([i, j], y[:, 0], accumulate=True),
+    "put and added by indices apart": lambda x, y, i, j: aten.index_put(
+        x.view(20, 3, 3), [i, None, j % 3], y[:, :3], True
+    ),
+    "one value added": lambda x, y, i, j: x.index_put([i], torch.tensor(2.0, dtype=x.dtype), accumulate=True),
+    "expanded": lambda x, y, i, j: x.scatter_add(0, i.view(-1, 1).expand(-1, 9), y),
+    "expanded, of fewer columns": lambda x, y, i, j: x.scatter_add(0, i.view(-1, 1).expand(-1, 4), y),
+    "expanded along rows": lambda x, y, i, j: x.scatter_add(1, j.expand(9, -1), y.t()),
+    "of one column": lambda x, y, i, j: x.scatter_add(0, i.view(-1, 1), y),
+    "of one axis": lambda x, y, i, j: x[:, 0].scatter_add(0, i, y[:, 2]),
+    "messages": lambda x, y, i, j: edges(x, i, j + 3),
+    "a table's gradient": lambda x, y, i, j: aten.embedding_dense_backward(y, i, 20, -1, False),
+    "a table's gradient, padded": lambda x, y, i, j: aten.embedding_dense_backward(
+        y.view(3, 11, 9), i.view(3, 11), 20, 5, False
+    ),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
+@pytest.mark.parametrize("name", MANY)
+def test_sums_of_many_places(name: str, dtype: torch.dtype) -> None:
+    """Whole numbers: PyTorch rounds sums of 16 bits at every step."""
+    x, y = torch.randint(-4, 5, (20, 9)).to(dtype), torch.randint(-4, 5, (33, 9)).to(dtype)
+    said(MANY[name], x, y, torch.randint(0, 20, (33,)), torch.randint(0, 9, (33,)))
+
+
+def test_gradients_of_tables_and_of_rows_picked() -> None:
+    table, index = torch.randn(50, 8), torch.randint(0, 50, (6, 70))
+    graphs = said(lambda w, i: F.embedding(i, w, padding_idx=3), *gradients(table), index)
+    assert [g.kind for g in graphs] == ["forward", "backward"]
+    said(lambda w, i: w[i].tanh(), *gradients(torch.randn(50, 8)), index)
+    said(lambda w, i: w.index_select(0, i.view(-1)).exp(), *gradients(torch.randn(50, 8)), index)
+
+
+@pytest.mark.parametrize("dtype", [torch.int32, torch.uint8, torch.bool])
+def test_sums_of_whole_numbers_wrap(dtype: torch.dtype) -> None:
+    x, y = (torch.randint(0, 2 if dtype == torch.bool else 100, (n,)).to(dtype) for n in (10, 90))
+    index = torch.randint(0, 10, (90,))
+    said(lambda x, y, i: x.index_put([i], y, accumulate=True), x, y, index)
+    if dtype != torch.bool:
+        said(lambda x, y, i: x.index_add(0, i, y), x, y, index)
+
+
+def test_sums_by_an_index_of_its_own_for_each_slice_are_refused() -> None:
+    tensors = [torch.rand(9, 4), torch.randint(0, 9, (30, 4)), torch.rand(30, 4)]
+    (graph,) = traced(lambda x, i, y: x.scatter_add(0, i, y), tensors)
+    assert outcome(graph).state == "refused"
+    assert "more than a few" in outcome(graph).detail
+
+
+def test_tables_whose_gradients_are_divided_by_frequency_are_refused() -> None:
+    def function(y: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
+        return aten.embedding_dense_backward(y, index, 9, -1, True)
+
+    (graph,) = traced(function, [torch.rand(30, 4), torch.randint(0, 9, (30,))])
+    assert "divided by frequency" in outcome(graph).detail
+
+
 def test_infinite_slices_do_not_spoil_other_sums() -> None:
     source = torch.tensor([[1.0], [float("inf")], [float("nan")]])
     said(lambda x, source: x.index_add(0, torch.tensor([0, 1, 2]), source), torch.rand(5, 1), source)

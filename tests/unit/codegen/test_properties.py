@@ -7,6 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from codegen.child.case import judge, make_case
+from codegen.families import FAMILIES
 from codegen.families.loop_nest import lower
 from codegen.kernel import EmitError
 from codegen.lowering.program import Key, Program
@@ -17,6 +18,8 @@ from fusion_ir.keys.graph_key import graph_key, segment_key
 from fusion_ir.text.printing import parse_graph, print_graph
 from scheduler.rewrites.prepare import prepare
 from testing.random_graphs import Seeded
+from testing.scatter_graphs import scatter_graph
+from tests.support.devices import CPU_DEVICE
 from tests.support.drawn import graphs, reductions
 from tests.support.program_runs import run_program
 from tests.support.random_reductions import reduction_graph
@@ -77,6 +80,14 @@ def test_a_program_with_reductions_means_what_its_graph_means(graph: Graph) -> N
 def test_normalizations_mean_what_their_graphs_mean(seed: int) -> None:
     """Seeds find other graphs than hypothesis does, which keeps to the small."""
     _check_programs(prepare(reduction_graph(Seeded(seed), max_elements=60)).graph, 1 << 16)
+
+
+@pytest.mark.sweep(0.2)
+@pytest.mark.parametrize("seed", range(60))
+def test_scatters_mean_what_their_graphs_mean(seed: int) -> None:
+    graph = prepare(scatter_graph(Seeded(seed), max_elements=60)).graph
+    if FAMILIES["scatter"].accepts(graph, CPU_DEVICE) is None:
+        _check_programs(graph, 1 << 16)
 
 
 @pytest.mark.soak

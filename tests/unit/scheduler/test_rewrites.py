@@ -6,7 +6,7 @@ from fusion_ir import building as build
 from fusion_ir.core.extent import dense_strides, shape_of
 from fusion_ir.core.graph import Graph, InputSpec, OutputSpec
 from fusion_ir.core.node import Node
-from fusion_ir.dtype import bf16, f16, f32, i8, i32, u8
+from fusion_ir.dtype import bf16, f16, f32, i8, i32, i64, u8
 from fusion_ir.ops import make, make_input
 from fusion_ir.reference.interpreter import interpret
 from scheduler.rewrites.prepare import prepare
@@ -19,6 +19,9 @@ from tests.unit.scheduler.fakes import random_inputs, same_bits
 X, Y = (make_input(i, InputSpec(shape_of((4, 6)), bf16, (6, 1))) for i in range(2))
 INTEGERS = make_input(2, InputSpec(shape_of((4, 6)), i8, (6, 1)))
 INPUTS = (*(InputSpec(shape_of((4, 6)), bf16, (6, 1)) for _ in range(2)), InputSpec(shape_of((4, 6)), i8, (6, 1)))
+
+ROW, NO_ROWS = (build.slice_(X, [0, 0], [n, 6]) for n in (1, 0))
+ONE, NONE, FOUR = build.full((1,), 2, i32), build.full((0,), 0, i64), build.iota([4])
 
 
 def cast(x: Node, dtype: object) -> Node:
@@ -58,6 +61,12 @@ CASES = [
         build.slice_(Y, [0, 1], [4, 5], [1, 2]),
     ),
     ("slice-of-parts", build.slice_(build.cat([X, Y], 1), [0, 0], [4, 6]), X),
+    (
+        "scatter-of-one-slice",
+        build.scatter_sum(ROW, 0, ONE, 4),
+        build.where(build.eq(reshape(cast(ONE, i64), 1, 1), build.iota([4, 1])), ROW, 0.0),
+    ),
+    ("scatter-of-one-slice", build.scatter_sum(NO_ROWS, 0, NONE, 4), build.full((4, 6), 0, bf16)),
 ]
 KEPT = [
     cast(cast(cast(X, f32), f16), f32),  # loses bits on the way
@@ -71,6 +80,7 @@ KEPT = [
     build.maximum(X, Y),
     cast(cast(INTEGERS, f32), u8),  # saturates, and would wrap
     build.slice_(build.cat([X, Y], 1), [0, 5], [4, 7]),
+    build.scatter_sum(X, 0, FOUR, 1),
 ]
 
 

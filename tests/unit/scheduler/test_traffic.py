@@ -110,6 +110,18 @@ def test_gathers_count_the_index_and_one_row() -> None:
     assert 8 * 5 <= cost.read_bytes <= 8 * 5 + 4 * 128, "all indices may be the same"
 
 
+def test_scatters_count_each_slice_once_and_every_place() -> None:
+    specs = (dense(64, 128), dense(64, dtype=i64))
+    x, index = (make_input(i, spec) for i, spec in enumerate(specs))
+    cost = traffic_of(graph_of(node("scatter_sum", build.exp(x), index, axis=0, extent=1000), specs=specs))
+    assert (cost.read_bytes, cost.written_bytes) == (4 * 64 * 128 + 8 * 64, 4 * 1000 * 128)
+    assert cost.operations == (8 + 1) * 64 * 128, "no slice is added to another one for certain, but most are"
+    assert cost.vector_operations == 8 * 64 * 128
+    assert cost.pulled_operations == 1000 * 128 * 64 * (1 + 8 + 1 + 1), "every place looks at every slice"
+    some = build.slice_(build.scatter_sum(x, 0, index, 1000), (0, 0), (10, 128))
+    assert traffic_of(graph_of(some, specs=specs)).read_bytes <= 8 * 64 + 4 * 128, "no slice may go to these places"
+
+
 def test_what_a_gather_of_labels_leaves_out_is_needed_by_the_sum() -> None:
     spec, labels = dense(64, 100), dense(64, 1, dtype=i64)
     x = make_input(0, spec)

@@ -1,4 +1,7 @@
-"""Scatters, which the wire has no word for: those of few places as selections, one for each place.
+"""Scatters. Where one index holds for whole slices, sums of slices are the wire's `scatter_sum`; PyTorch refuses
+indices out of range at run time, there they add nothing.
+
+Others the wire has no word for: those of few places are selections, one for each place.
 
     scatter(x, dim, index, source)[..., m, ...] = where(m == index[..., j, ...], source[..., j, ...], x[..., m, ...])
 
@@ -18,7 +21,7 @@ from fuseplan_client.torch.wire import Refused, Tensor, broadcast_shapes
 
 MOST_PLACES = 4  # along the axis of a scatter whose index differs from slice to slice
 MOST_COMPARISONS = 1 << 20  # of an index that is turned around: about a tenth of a millisecond
-MOST_SUMMED = 1 << 12  # comparisons of an index whose slices are summed: each costs a pass over a slice
+MOST_COMPARED = 1 << 26  # places of slices that all elements of a sum look at on a GPU, where each looks at all
 
 
 def scatter(call: Call, x: Tensor, dim: int, index: Tensor, source: Any) -> Tensor:
@@ -28,7 +31,27 @@ def scatter(call: Call, x: Tensor, dim: int, index: Tensor, source: Any) -> Tens
 
 def scatter_add(call: Call, x: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
     """x with source[i] added at x[..., index[i], ...]."""
-    return _scattered(call, x, dim, index, source, lambda old, new: old + new)
+    if not index.elements:
+        return x
+    axis = dim % x.rank if x.rank else 0
+    if not x.rank or index.shape[axis] <= MOST_PLACES or not _is_one_for_slices(call, index, axis):
+        return _scattered(call, x, dim, index, source, lambda old, new: old + new)
+    place = index
+    for a, n in enumerate(index.shape):  # PyTorch reads as much of the source as the index has
+        source = source.sliced(a, 0, n)
+        place = place if a == axis else place.sliced(a, 0, 1)
+    place = place.cast(torch.int64).reshape((index.shape[axis],))
+    missing = [0 if a == axis else n - m for a, (n, m) in enumerate(zip(x.shape, index.shape, strict=True))]
+    total = _sums(call, source, axis, place, x.shape[axis]).pad([0] * x.rank, missing)
+    return (x.cast(total.dtype) + total).cast(x.dtype)
+
+
+def _is_one_for_slices(call: Call, index: Tensor, axis: int) -> bool:
+    """Whether an index has one place for each whole slice: it repeats along all other axes, as an expanded one does."""
+    others = [a for a, n in enumerate(index.shape) if a != axis and n > 1]
+    if not others:
+        return True
+    return bool(call.operands) and all(call.operands[2].stride(a) == 0 for a in others)
 
 
 def _scattered(call: Call, x: Tensor, dim: int, index: Tensor, source: Any, combine: Any) -> Tensor:
@@ -64,7 +87,7 @@ def _turned_around(index: Tensor, extent: int) -> Tensor:
     return order.reduced("max", (1,))
 
 
-def _replaced(x: Tensor, axis: int, index: Tensor, source: Tensor) -> Tensor:
+def _replaced(call: Call, x: Tensor, axis: int, index: Tensor, source: Tensor) -> Tensor:
     """x with the slices at `index` along an axis replaced by those of `source`."""
     w = x.writer
     order = _turned_around(index, x.shape[axis])
@@ -73,34 +96,39 @@ def _replaced(x: Tensor, axis: int, index: Tensor, source: Tensor) -> Tensor:
     return w.where(kept, picked(source, axis, order.pointwise("maximum", 0)), x, x.dtype)
 
 
-def _summed(x: Tensor, axis: int, index: Tensor, source: Tensor) -> Tensor:
+def _summed(call: Call, x: Tensor, axis: int, index: Tensor, source: Tensor) -> Tensor:
     """x with the slices of `source` added to those at `index` along an axis."""
-    w, extent, count = x.writer, x.shape[axis], index.elements
-    if extent * count > MOST_SUMMED:
-        raise Refused("a scatter with sums of many places")
-    hit = w.iota((extent, 1)).compared("eq", index.reshape((1, count)))
-    grid = hit.reshape([*[1] * axis, extent, count, *[1] * (x.rank - axis - 1)])
-    inner = wide(x.dtype) if x.dtype.is_floating_point else torch.int64  # in which integers and bool are summed
-    terms = w.where(grid, source.cast(inner).unsqueeze(axis), 0, inner)
-    return (x.cast(inner) + terms.reduced("sum", (axis + 1,))).cast(x.dtype)
+    slices = (*x.shape[:axis], index.elements, *x.shape[axis + 1 :])
+    total = _sums(call, source.broadcast(slices), axis, index.reshape((index.elements,)), x.shape[axis])
+    return (x.cast(total.dtype) + total).cast(x.dtype)
+
+
+def _sums(call: Call, source: Tensor, axis: int, index: Tensor, extent: int) -> Tensor:
+    """For each place along an axis the sum of the slices of `source` with that index [slices]: in the dtype in which
+    PyTorch computes, integers and bool in i64. Raises Refused on a GPU, whose kernels compare each place with all."""
+    shape = (*source.shape[:axis], extent, *source.shape[axis + 1 :])
+    if call.out.device.type != "cpu" and math.prod(shape) * index.elements > MOST_COMPARED:
+        raise Refused("a scatter with sums of many places on a GPU")
+    inner = wide(source.dtype) if source.dtype.is_floating_point else torch.int64
+    return source.writer.op("scatter_sum", [source.cast(inner), index], shape, inner, axis=axis, extent=extent)
 
 
 def index_copy(call: Call, x: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
     """x with x[..., index, ...] = source."""
-    return _by_slices(x, dim, index, source, _replaced)
+    return _by_slices(call, x, dim, index, source, _replaced)
 
 
 def index_add(call: Call, x: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Any = 1) -> Tensor:
     """x with alpha source added to x[..., index, ...]."""
-    return _by_slices(x, dim, index, source if alpha == 1 else source * alpha, _summed)
+    return _by_slices(call, x, dim, index, source if alpha == 1 else source * alpha, _summed)
 
 
-def _by_slices(x: Tensor, dim: int, index: Tensor, source: Tensor, change: Any) -> Tensor:
+def _by_slices(call: Call, x: Tensor, dim: int, index: Tensor, source: Tensor, change: Any) -> Tensor:
     if not index.elements or not x.elements:
         return x
     if not x.rank:
-        return change(x.reshape((1,)), 0, index.cast(torch.int64), source.reshape((1,))).reshape(())
-    return change(x, dim % x.rank, index.cast(torch.int64), source)
+        return change(call, x.reshape((1,)), 0, index.cast(torch.int64), source.reshape((1,))).reshape(())
+    return change(call, x, dim % x.rank, index.cast(torch.int64), source)
 
 
 def index_fill(call: Call, x: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
@@ -144,7 +172,7 @@ def index_put(
     source = values.cast(x.dtype).broadcast((*before, *shape, *behind)).reshape((*before, count, *behind))
     merged = moved.reshape((*before, math.prod(extents), *behind))
     change = _summed if accumulate else _replaced
-    found = change(merged, first, flat.broadcast(shape).reshape((count,)), source).reshape(moved.shape)
+    found = change(call, merged, first, flat.broadcast(shape).reshape((count,)), source).reshape(moved.shape)
     return found.permute([order.index(a) for a in range(x.rank)])
 
 
@@ -164,10 +192,12 @@ def embedding_backward(
     if scale_grad_by_freq:
         raise Refused("an embedding whose gradients are divided by frequency")
     w, width = call.writer, grad.shape[-1]
+    if not index.elements:
+        return w.full((rows, width), 0, grad.dtype)
     index = index.cast(torch.int64).reshape((index.elements,))
-    index = w.where(index.compared("eq", padding_index), -1, index, torch.int64)
-    table = w.full((rows, width), 0, grad.dtype)
-    return _summed(table, 0, index, grad.reshape((index.elements, width))) if index.elements else table
+    if padding_index >= 0:
+        index = w.where(index.compared("eq", padding_index), -1, index, torch.int64)
+    return _sums(call, grad.reshape((index.elements, width)), 0, index, rows).cast(grad.dtype)
 
 
 SCATTERING: Mapping[Any, Lowering] = {

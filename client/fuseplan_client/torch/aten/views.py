@@ -172,8 +172,13 @@ def as_strided(
     return call.writer.op("index_select", [flat, index], index.shape, x.dtype, axis=0).reshape(sizes)
 
 
-# Ops whose results depend on how their operand lies in memory.
-LAYOUT_OPS = (aten.as_strided.default, aten.as_strided_copy.default)
+# Ops whose lowerings depend on how an operand lies in memory, with its place among the arguments: `as_strided` reads by
+# that, and an index that repeats along an axis (stride 0) is one for whole slices.
+LAYOUT_OPS: Mapping[Any, int] = {
+    aten.as_strided.default: 0,
+    aten.as_strided_copy.default: 0,
+    aten.scatter_add.default: 2,
+}
 _RESHAPES = (
     aten.view.default, aten._unsafe_view.default, aten._reshape_alias.default, aten.reshape.default,
     aten.unsqueeze.default, aten.squeeze.default, aten.squeeze.dim, aten.squeeze.dims, aten.view_copy.default,
@@ -208,7 +213,8 @@ VIEWS: Mapping[Any, Lowering] = {
     aten.unbind_copy.int: unbind,
     aten.diagonal.default: diagonal,
     aten.diagonal_copy.default: diagonal,
-    **dict.fromkeys(LAYOUT_OPS, as_strided),
+    aten.as_strided.default: as_strided,
+    aten.as_strided_copy.default: as_strided,
     aten.cat.default: cat,
     aten.stack.default: stack,
     aten.repeat.default: repeat,
