@@ -151,6 +151,30 @@ def test_plans_give_what_pytorch_gives(name: str, backend: Backend, plans: Local
     assert not plans.failures
 
 
+@pytest.mark.turn("calls by plans: sums")
+@pytest.mark.parametrize("name", ["embedding", "index_put"])
+def test_sums_of_16_bit_terms_that_pytorch_rounds_one_by_one(name: str, backend: Backend, plans: LocalPlans) -> None:
+    """PyTorch loses the last of a thousand terms: the plan does not, and is taken all the same."""
+
+    def step(w: torch.Tensor, i: torch.Tensor, g: torch.Tensor) -> torch.Tensor:
+        if name == "index_put":
+            return torch.index_put(torch.zeros_like(w), (i,), g * 2, accumulate=True)
+        (found,) = torch.autograd.grad(F.embedding(i, w) * 2, w, g)
+        return found
+
+    torch.manual_seed(0)
+    w, i = torch.randn(7, 16, dtype=torch.bfloat16), torch.randint(0, 3, (4000,))
+    g = (torch.randn(4000, 16) + 1).bfloat16()
+    w.requires_grad_(name == "embedding")
+    right = step(w.double(), i, g.double())
+    compiled = torch.compile(step, backend=backend, dynamic=False)
+    for _ in range(CALLS):
+        found = compiled(w, i, g)
+    assert disagreement(step(w, i, g), right.bfloat16()), "PyTorch's is off"
+    assert planned(backend), [(s.state, s.reason) for s in slots(backend)]
+    assert (found.double() - right).norm() < 0.01 * right.norm()
+
+
 @pytest.mark.turn("calls by plans: sizes and casts")
 def test_no_grad_and_inference_mode(backend: Backend) -> None:
     compiled = torch.compile(norm_gelu, backend=backend)

@@ -46,6 +46,7 @@ from fuseplan_client.torch.layouts import channels_last
 from fuseplan_client.torch.partition import partition
 from fuseplan_client.torch.parts import parts_of, ways_of
 from fuseplan_client.torch.plan_call import Names, updated_buffers
+from fuseplan_client.torch.rounded_once import rounded_once
 from fuseplan_client.torch.slot import Offered, Refusal, Slot
 from fuseplan_client.torch.support import SYMBOLS, Support, concrete
 from fuseplan_client.torch.tensor_layout import Seen
@@ -230,7 +231,7 @@ class Backend:
         ask = partial(self._ask, whole.device, wanted) if is_part else partial(self._ask_with_parts, whole, wanted)
         inner = getattr(parent, name)
         about: dict[str, Any] = {"updates": updates, "rounded": roundings(inner), "summed": terms(inner)}
-        about["device"] = whole.device
+        about |= {"exactly": rounded_once(inner), "device": whole.device}
         slot = partial(Slot, refused=self._refused, changed=whole.changed, **about)
         group = PlannedGroup(inner, examples, dynamic, label, updates, slot, ask, UNTIL[self.until][0])
         setattr(parent, name, group)

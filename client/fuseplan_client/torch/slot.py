@@ -95,7 +95,8 @@ Refused = Callable[[Offered, Refusal, str, float | None, float | None], None]
 class Slot:
     """Calls go to `run`. replaced: the group as PyTorch's own ops. changed: told of every plan that is offered,
     accepted or refused, and of the end. updates: those that a call makes. rounded, summed: see `agreement`; empty
-    where outputs are as exact as their dtypes. device: that it runs on. reason: why there is no plan, or why the last
+    where outputs are as exact as their dtypes. exactly: see `rounded_once`; None where the ops are no less exact than
+    plans. device: that it runs on. reason: why there is no plan, or why the last
     one was refused. ops: of the graph that was asked about. is_open: another plan may still come. plan_us, replaced_us:
     times of the last plan that was timed, and of what ran before. verdicts: on all that were.
 
@@ -112,6 +113,7 @@ class Slot:
     updates: Sequence[Update] = ()
     rounded: Sequence[torch.dtype | None] = ()
     summed: Sequence[int] = ()
+    exactly: Call | None = None
     device: GroupDevice = CPU
     reason: str = ""
     state: State = "waiting"
@@ -236,6 +238,8 @@ class Slot:
         why: Refusal = "wrong"
         try:
             problem = disagreement(found, expected, self._rounded, self._summed)
+            if problem and self.exactly is not None and not self.updates:
+                problem = disagreement(found, self.exactly(args), self._rounded, self._summed)
         except Exception as error:  # of memory for the comparison, for one
             why, problem = "unusable", f"it cannot be compared: {type(error).__name__}: {error}"
         if problem and why == "wrong" and is_beyond_numbers(args, expected):
