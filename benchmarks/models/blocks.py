@@ -125,6 +125,27 @@ class Dlrm(nn.Module):
         return self.top(torch.cat((x, products), 1))
 
 
+class GraphNet(nn.Module):
+    """Two layers of a graph convolution with symmetric weights of edges (Kipf and Welling, 2017): messages along edges,
+    added up where they arrive. Ten edges for each node, most of them to few nodes."""
+
+    def __init__(self, width: int = 64) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(width, width), nn.Linear(width, width)
+
+    def forward(self, x: Tensor, source: Tensor, target: Tensor) -> Tensor:
+        ones = torch.ones(target.shape, dtype=x.dtype, device=x.device)
+        degrees = torch.zeros(len(x), dtype=x.dtype, device=x.device).scatter_add(0, target, ones)
+        scale = degrees.clamp(min=1).rsqrt()
+        weights = (scale[source] * scale[target]).unsqueeze(1)
+        for layer in (self.first, self.second):
+            own = layer(x)
+            sent = own[source] * weights
+            to = target.unsqueeze(1).expand_as(sent)  # `index_add` takes PyTorch twice as long
+            x = F.relu(own + torch.zeros_like(own).scatter_add(0, to, sent))
+        return x
+
+
 class ResNetBlock(nn.Module):
     """A basic block of ResNet-18 (He and others, 2016), second stage."""
 

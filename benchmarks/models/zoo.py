@@ -47,11 +47,17 @@ def _tokens(count: int, width: int) -> Callable[[int], tuple[Tensor, ...]]:
     return lambda batch: (torch.randn(batch, count, width),)
 
 
+def _edges(nodes: int) -> tuple[Tensor, Tensor]:
+    """Sources and targets of ten edges for each node, most of them to few nodes."""
+    return torch.randint(0, nodes, (10 * nodes,)), (nodes * torch.rand(10 * nodes) ** 2).long()
+
+
 ZOO: Mapping[str, Entry] = {
     "gpt2": Entry(blocks.GptBlock, _tokens(256, 768), (1, 4)),
     "llama": Entry(blocks.LlamaBlock, _tokens(256, 768), (1, 4)),
     "vit": Entry(blocks.VitBlock, _tokens(197, 384), (1, 8)),
     "dlrm": Entry(blocks.Dlrm, lambda b: (torch.randn(b, 13), torch.randn(b, 26, 64)), (128, 1024)),
+    "gcn": Entry(blocks.GraphNet, lambda b: (torch.randn(b, 64), *_edges(b)), (1000, 8000)),
     "resnet": Entry(blocks.ResNetBlock, lambda b: (torch.randn(b, 128, 28, 28),), (1, 8)),
     "norm_dropout": Entry(blocks.NormDropout, lambda b: (torch.randn(b, 512, 1024),), (1, 4)),
     "diffusion": Entry(blocks.DiffusionMlp, lambda b: (torch.randn(b, 512), torch.rand(b) * 1000), (32, 256)),

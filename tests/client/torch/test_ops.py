@@ -8,7 +8,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from tests.support.aten_graphs import Traced, outcome, traced
+from tests.support.aten_graphs import Traced, examples_of, exported_and_checked, outcome, run, traced
 from tests.support.whole import in_turn
 
 aten = torch.ops.aten
@@ -229,6 +229,14 @@ MANY: dict[str, Callable[..., Any]] = {
     "expanded along rows": lambda x, y, i, j: x.scatter_add(1, j.expand(9, -1), y.t()),
     "of one column": lambda x, y, i, j: x.scatter_add(0, i.view(-1, 1), y),
     "of one axis": lambda x, y, i, j: x[:, 0].scatter_add(0, i, y[:, 2]),
+    "reduced by sums": lambda x, y, i, j: x.scatter_reduce(0, i.view(-1, 1).expand(-1, 9), y, "sum"),
+    "reduced by sums alone": lambda x, y, i, j: x.scatter_reduce(
+        0, j.view(-1, 1).expand(-1, 9), y, "sum", include_self=False
+    ),
+    "reduced by means": lambda x, y, i, j: x.scatter_reduce(1, j.expand(9, -1), y.t(), "mean"),
+    "reduced by means alone": lambda x, y, i, j: x.scatter_reduce(
+        0, j.view(-1, 1).expand(-1, 4), y[:, :4], "mean", include_self=False
+    ),
     "messages": lambda x, y, i, j: edges(x, i, j + 3),
     "a table's gradient": lambda x, y, i, j: aten.embedding_dense_backward(y, i, 20, -1, False),
     "a table's gradient, padded": lambda x, y, i, j: aten.embedding_dense_backward(
@@ -260,6 +268,34 @@ def test_sums_of_whole_numbers_wrap(dtype: torch.dtype) -> None:
     said(lambda x, y, i: x.index_put([i], y, accumulate=True), x, y, index)
     if dtype != torch.bool:
         said(lambda x, y, i: x.index_add(0, i, y), x, y, index)
+
+
+def test_masks_of_uint8_are_refused() -> None:
+    """PyTorch takes them for masks where values are added, and for nothing else. They were taken for places."""
+
+    def function(x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        return x.index_put([mask], torch.tensor(1.0), accumulate=True)
+
+    (graph,) = traced(function, [torch.rand(6, 4), torch.randint(0, 2, (6,), dtype=torch.uint8)])
+    assert "a mask of uint8" in outcome(graph).detail
+
+
+@pytest.mark.parametrize("reduce", ["prod", "amax", "amin"])
+def test_scatters_by_products_and_extremes_are_refused(reduce: str) -> None:
+    tensors = [torch.rand(9, 4), torch.randint(0, 9, (30, 1)).expand(30, 4), torch.rand(30, 4)]
+    (graph,) = traced(lambda x, i, y: x.scatter_reduce(0, i, y, reduce), tensors)
+    assert f"a scatter by {reduce}" in outcome(graph).detail
+
+
+def test_places_out_of_range_along_any_axis_add_nothing() -> None:
+    """PyTorch raises. One beyond the end of a row was added in the next row."""
+    x, y = torch.zeros(6, 4), torch.ones(5)
+    i, j = torch.tensor([0, 1, 2, 7, 4]), torch.tensor([0, 4, 2, 3, -5])
+    (graph,) = traced(
+        lambda x, i, j, y: (x * 2).index_put((i, j), y * 1, accumulate=True), [x, i.clamp(0, 5), j.clamp(-4, 3), y]
+    )
+    (found,) = run(exported_and_checked(graph.module, examples_of(graph.module)), [x, i, j, y])
+    assert found.nonzero().tolist() == [[0, 0], [2, 2]]
 
 
 def test_sums_by_an_index_of_its_own_for_each_slice_are_refused() -> None:

@@ -46,6 +46,32 @@ def scatter_add(call: Call, x: Tensor, dim: int, index: Tensor, source: Tensor) 
     return (x.cast(total.dtype) + total).cast(x.dtype)
 
 
+def scatter_reduce(
+    call: Call, x: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True
+) -> Tensor:
+    """The sums of `scatter_add`, or means; without x where something is added and `include_self` is False."""
+    if reduce not in ("sum", "mean") or (reduce == "mean" and not x.dtype.is_floating_point):
+        raise Refused(f"a scatter by {reduce} of {x.dtype}")
+    if not index.elements or (reduce == "sum" and include_self):
+        return scatter_add(call, x, dim, index, source)
+    w = call.writer
+    count = scatter_add(
+        call,
+        w.full(x.shape, 0, torch.float32),
+        dim,
+        index,
+        w.full(source.shape, 1, torch.float32),
+    )
+    if not include_self:
+        x = w.where(count.compared("gt", 0), 0, x, x.dtype)
+    total = scatter_add(call, x, dim, index, source)
+    if reduce == "sum":
+        return total
+    inner = wide(x.dtype)
+    several = count + 1 if include_self else count.pointwise("maximum", 1)
+    return (total.cast(inner) / several.cast(inner)).cast(x.dtype)
+
+
 def _is_one_for_slices(call: Call, index: Tensor, axis: int) -> bool:
     """Whether an index has one place for each whole slice: it repeats along all other axes, as an expanded one does."""
     others = [a for a, n in enumerate(index.shape) if a != axis and n > 1]
@@ -146,6 +172,8 @@ def index_put(
     call: Call, x: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False, *_: Any
 ) -> Tensor:
     """x with x[indices] = values, or values added there. A mask with one value is a selection."""
+    if any(t is not None and t.dtype == torch.uint8 for t in indices):
+        raise Refused("a mask of uint8 as an index")
     masks = [t for t in indices if t is not None and t.dtype == torch.bool]
     if masks:
         return _put_by_mask(x, indices, values, accumulate)
@@ -163,17 +191,25 @@ def index_put(
     moved = x.permute(order)
     extents = moved.shape[first : first + len(places)]
     before, behind = moved.shape[:first], moved.shape[first + len(places) :]
-    flat: Tensor | None = None
-    for tensor, extent in zip(tensors, extents, strict=True):
-        place = wrapped(tensor, extent)
-        flat = place if flat is None else flat * extent + place
-    assert flat is not None
+    flat = _flat(tensors, extents)
     count = math.prod(shape)
     source = values.cast(x.dtype).broadcast((*before, *shape, *behind)).reshape((*before, count, *behind))
     merged = moved.reshape((*before, math.prod(extents), *behind))
     change = _summed if accumulate else _replaced
     found = change(call, merged, first, flat.broadcast(shape).reshape((count,)), source).reshape(moved.shape)
     return found.permute([order.index(a) for a in range(x.rank)])
+
+
+def _flat(indices: Sequence[Tensor], extents: Sequence[int]) -> Tensor:
+    """Row-major places by one index for each axis; -1, which is none, where one of several is out of range."""
+    places = [wrapped(tensor, extent) for tensor, extent in zip(indices, extents, strict=True)]
+    flat, outside = places[0], list[Tensor]()
+    for place, extent in zip(places, extents, strict=True):
+        flat = place if place is places[0] else flat * extent + place
+        outside += [place.compared("lt", 0), place.compared("ge", extent)]
+    for off in outside if len(places) > 1 else ():
+        flat = flat.writer.where(off, -1, flat, torch.int64)
+    return flat
 
 
 def _put_by_mask(x: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool) -> Tensor:
@@ -204,6 +240,7 @@ SCATTERING: Mapping[Any, Lowering] = {
     aten.scatter.src: scatter,
     aten.scatter.value: scatter,
     aten.scatter_add.default: scatter_add,
+    aten.scatter_reduce.two: scatter_reduce,
     aten.index_copy.default: index_copy,
     aten.index_add.default: index_add,
     aten.index_fill.int_Scalar: index_fill,

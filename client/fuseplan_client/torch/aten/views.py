@@ -178,6 +178,7 @@ LAYOUT_OPS: Mapping[Any, int] = {
     aten.as_strided.default: 0,
     aten.as_strided_copy.default: 0,
     aten.scatter_add.default: 2,
+    aten.scatter_reduce.two: 2,
 }
 _RESHAPES = (
     aten.view.default, aten._unsafe_view.default, aten._reshape_alias.default, aten.reshape.default,
