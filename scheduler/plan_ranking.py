@@ -24,7 +24,7 @@ def ranked(passed: Sequence[Timed], is_unfused: Callable[[Proposal], bool]) -> t
         return [], None
     winner = min(passed, key=lambda entry: len(entry[1].steps))
     for challenger in passed:
-        if _is_better(challenger, winner):
+        if not is_unfused(challenger[0]) and _is_better(challenger, winner):
             winner = challenger
     others = [entry for entry in passed if is_unfused(entry[0]) and entry is not winner]
     fastest = min(others, key=lambda entry: median(entry[2].samples_us), default=winner)

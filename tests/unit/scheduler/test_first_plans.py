@@ -84,19 +84,23 @@ def test_whatever_whole_plans_take_none_is_slower_than_an_unfused_one_beside_it(
 
 
 @pytest.mark.parametrize("disturbed", [None, 0.1, 0.9])
-@pytest.mark.parametrize("unfused", ["by chance", "clearly"])
+@pytest.mark.parametrize("unfused", ["by chance", "by more, by chance", "clearly"])
 def test_in_a_race_that_others_disturb_the_unfused_graph_has_to_be_clearly_faster(
     unfused: str, disturbed: float | None
 ) -> None:
     """Beside eight busy processes on two CPUs the plan of a Llama block's backward graph came out unfused: 83 ms
     against 91 ms in a handful of runs, where a quiet machine takes 30 and 27."""
 
-    class Loud(FakeBench):
+    class Loud(Stalling):  # kernels are never timed, whose plans give way sooner
         def measure_plans(self, graph: Graph, plans: Sequence[Plan], *, seed: int = 0, seconds: float) -> list[Timing]:
             self.clock.now += seconds
             most, timings = max(len(p.steps) for p in plans), list[Timing]()
             for p in plans:
-                typical = 100.0 if len(p.steps) < most else {"by chance": 97.0, "clearly": 50.0}[unfused]
+                typical = (
+                    100.0
+                    if len(p.steps) < most
+                    else {"by chance": 97.0, "by more, by chance": 89.0, "clearly": 50.0}[unfused]
+                )
                 samples = [typical * (0.7 + 0.03 * i) for i in range(21)]
                 Random(len(timings)).shuffle(samples)
                 timings.append(Timing(tuple(samples), disturbed=disturbed))
@@ -106,7 +110,7 @@ def test_in_a_race_that_others_disturb_the_unfused_graph_has_to_be_clearly_faste
     notes = [r.text for r in plan.reasons if "decides nothing" in r.text]
     assert plan.time_us is not None
     assert plan.unfused_us is not None
-    if unfused == "by chance" and disturbed == 0.9:
+    if unfused != "clearly" and disturbed == 0.9:
         assert plan.time_us > plan.unfused_us
         assert "while others had the CPUs during 90% of that" in notes[0]
     else:

@@ -129,25 +129,30 @@ def test_one_problem_serves_many_costs() -> None:
             assert (cover.cost_us if cover else math.inf) == cheapest(Problem(hypergraph, costs)), seed
 
 
+class Look:
+    """Gives the real costs of pieces, each once. seen: those that were asked about."""
+
+    def __init__(self, costs: Mapping[SegmentMask, float]) -> None:
+        self.costs, self.seen = costs, set[SegmentMask]()
+
+    def __call__(self, pieces: Collection[SegmentMask]) -> dict[SegmentMask, float]:
+        new = set(pieces) - self.seen
+        self.seen |= new
+        return {p: self.costs[p] for p in new}
+
+
 def test_looks_at_what_may_be_part_of_a_cover() -> None:
     """Costs that are lower bounds first give the same cover, and most pieces are never asked about."""
     asked = all_ = 0
     for seed in range(200):
         hypergraph, costs = random_problem(seed)
         rng = random.Random(seed)
-        seen: set[SegmentMask] = set()
-
-        def look(
-            pieces: Collection[SegmentMask], seen: set[SegmentMask] = seen, costs: Mapping[SegmentMask, float] = costs
-        ):
-            new = set(pieces) - seen
-            seen |= new
-            return {p: costs[p] for p in new}
+        look = Look(costs)
 
         vague = {p: c * rng.uniform(0.7, 1.0) if c < math.inf else 10.0 for p, c in costs.items()}
         cover = CoverProblem(hypergraph).solve(vague, look=look)
         assert (cover.cost_us if cover else math.inf) == cheapest(Problem(hypergraph, costs)), seed
-        asked, all_ = asked + len(seen), all_ + len(costs)
+        asked, all_ = asked + len(look.seen), all_ + len(costs)
     assert asked < 0.5 * all_
 
 
@@ -162,14 +167,7 @@ def test_when_time_is_over_a_cover_holds_what_was_looked_at(limited: bool) -> No
         hypergraph, costs = random_problem(seed)
         rng = random.Random(seed)
         vague = {p: rng.choice((0.3, 0.7, 1.0)) * c if c < math.inf else 5.0 for p, c in costs.items()}
-        seen: set[SegmentMask] = set()
-
-        def look(
-            pieces: Collection[SegmentMask], seen: set[SegmentMask] = seen, costs: Mapping[SegmentMask, float] = costs
-        ):
-            new = set(pieces) - seen
-            seen |= new
-            return {p: costs[p] for p in new}
+        look = Look(costs)
 
         ticks = itertools.count()
         tensors = hypergraph.everything.bit_length()
@@ -180,10 +178,10 @@ def test_when_time_is_over_a_cover_holds_what_was_looked_at(limited: bool) -> No
             cover = problem.solve(vague, most_s=rng.randrange(12), look=look, limit_bytes=limit)
         except NoRoom:
             continue
-        refused += any(costs[p] == math.inf for p in seen)
+        refused += any(costs[p] == math.inf for p in look.seen)
         if cover is None:
             continue
-        assert seen.issuperset(cover.pieces), seed
+        assert look.seen.issuperset(cover.pieces), seed
         assert cover.cost_us == sum(costs[p] for p in cover.pieces) < math.inf, seed
         found += 1
         if limit is None:
