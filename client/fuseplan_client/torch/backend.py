@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 from torch._dynamo.backends.common import aot_autograd
+from torch._dynamo.eval_frame import innermost_fn
 from torch._dynamo.exc import TorchDynamoException
 from torch._functorch._aot_autograd.schemas import SerializableAOTDispatchCompiler
 from torch._functorch.partitioners import min_cut_rematerialization_partition
@@ -29,6 +30,7 @@ from fuseplan_client.torch import asking
 from fuseplan_client.torch.agreement import roundings, terms
 from fuseplan_client.torch.asking import Asker, Question
 from fuseplan_client.torch.devices import Given, GroupDevice, device_of
+from fuseplan_client.torch.direct import directly, is_direct
 from fuseplan_client.torch.embedded import embedded_server
 from fuseplan_client.torch.export import Exported, export
 from fuseplan_client.torch.floats import guarded_floats
@@ -115,7 +117,7 @@ class Backend:
         """Compiles a graph of Dynamo's."""
         is_dynamic = any(isinstance(e, SYMBOLS) for e in examples)
         whole = WholeGraph(UNTIL[self.until][1](module), is_dynamic, self.problems.append)
-        grouping = partial(self._run, whole)
+        grouping = partial(self._run, whole, partial(is_direct, module, examples))
         compile_ = aot_autograd(
             fw_compiler=_compiler("forward", grouping),
             bw_compiler=_compiler("backward", grouping),
@@ -125,7 +127,11 @@ class Backend:
         )
         try:
             with guarded_floats():
-                whole.compiled = cached(lambda: compile_(module, examples), grouping, whole.forget)
+                compiled = cached(lambda: compile_(module, examples), grouping, whole.forget)
+            compiled = innermost_fn(compiled)  # Dynamo is off already where it calls `whole`
+            if whole.direct is not None and not torch._C._is_any_autocast_enabled():  # AOTAutograd turns it off
+                compiled = directly(whole.direct, compiled)
+            whole.compiled = compiled
         except TorchDynamoException:  # of what Dynamo does next
             raise
         except Exception as error:  # a gradient that nobody asked for yet, and that there is none of, for one
@@ -164,10 +170,19 @@ class Backend:
         """Whether every plan is there, and was judged by calls, and so were the graphs with them."""
         return all(whole.is_settled for whole in self.wholes if whole.groups)
 
-    def _run(self, whole: WholeGraph, kind: str, module: GraphModule, static: frozenset[str]) -> Run:
-        """A graph of AOTAutograd's, with groups."""
+    def _run(
+        self,
+        whole: WholeGraph,
+        fits: Callable[[GraphModule], bool],
+        kind: str,
+        module: GraphModule,
+        static: frozenset[str],
+    ) -> Run:
+        """A graph of AOTAutograd's, with groups. fits: whether one without gradients is called directly."""
+        is_alone = kind == "inference" and fits(module)
         grouped = self._grouped(whole, kind, module, static)
-        return lambda inputs: grouped.forward(*inputs)  # looked up: `explain` looks at calls
+        whole.direct = (lambda: grouped.forward) if is_alone else None  # looked up: `explain` looks at calls
+        return lambda inputs: grouped.forward(*inputs)
 
     def _cut(self, joint: GraphModule, inputs: Sequence[Any], **how: Any) -> tuple[GraphModule, GraphModule]:
         """Forward and backward graph of both in one."""

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx import Graph, GraphModule
+from torch.fx._lazy_graph_module import _LazyGraphModule
 
 from fuseplan_client.torch.partition import copied
 from fuseplan_client.torch.plan_call import Call
@@ -128,7 +129,8 @@ def by_inductor(module: GraphModule, args: Sequence[Any]) -> Call:
 
 
 def own_by_eager(module: GraphModule) -> Callable[..., Any]:
-    """A graph of Dynamo's as PyTorch runs it."""
+    """A graph of Dynamo's as PyTorch runs it: its own code, without the calls by which a lazy module comes to it."""
+    _LazyGraphModule.force_recompile(module)
     return module.forward
 
 

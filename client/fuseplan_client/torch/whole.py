@@ -127,7 +127,8 @@ def _is_faster(planned_us: float, own_us: float) -> bool:
 @dataclass(eq=False)
 class WholeGraph:
     """The function that Dynamo calls. own: the graph as PyTorch runs it, whose ops are the model's own, fewer and
-    larger than AOTAutograd's. compiled: by AOTAutograd, with groups. groups, graphs: of it, forward and backward.
+    larger than AOTAutograd's. compiled: by AOTAutograd, with groups. direct: gives what may be called in its place
+    where gradients are off (`fuseplan_client.torch.direct`). groups, graphs: of it, forward and backward.
     is_dynamic: its sizes are arguments. told: of a fault that cost it its groups. device: that they are computed on.
 
     Calls run `own`, but for those by which plans are judged: the first ones, from which groups know what to ask for;
@@ -139,6 +140,7 @@ class WholeGraph:
     is_dynamic: bool = False
     told: Callable[[str], None] = lambda problem: None
     compiled: Callable[..., Any] | None = None
+    direct: Callable[[], Callable[..., Any]] | None = None
     groups: list[PlannedGroup] = field(default_factory=list)
     graphs: list[CompiledGraph] = field(default_factory=list)
     races: dict[tuple[int, ...], Race] = field(default_factory=dict)
