@@ -119,7 +119,7 @@ def test_contexts(context: Callable[[], Any], expected: bool, backend: Backend) 
 
 
 def test_gradients_that_are_on_for_a_graph_without_any_are_off_within(backend: Backend) -> None:
-    """What an op of PyTorch's behind a group gives has no gradient where the program asked for none."""
+    """Results of PyTorch's own ops behind a group have no gradient where the program asked for none."""
     weight = torch.nn.Parameter(torch.randn(6))
 
     def call(x: Tensor, w: Tensor) -> Any:

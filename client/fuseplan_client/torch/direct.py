@@ -50,5 +50,5 @@ def _writes(node: Node) -> bool:
 
 
 def _results(module: GraphModule) -> Sequence[Any]:
-    """What a graph gives, whatever it is nested in."""
+    """Results of a graph, whatever they are nested in."""
     return tree_leaves(next(n for n in reversed(module.graph.nodes) if n.op == "output").args)
