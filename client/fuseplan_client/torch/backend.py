@@ -34,6 +34,7 @@ from fuseplan_client.torch.direct import directly, is_direct
 from fuseplan_client.torch.embedded import embedded_server
 from fuseplan_client.torch.export import Exported, export
 from fuseplan_client.torch.floats import guarded_floats
+from fuseplan_client.torch.gradients import apart_gradients
 from fuseplan_client.torch.graph_cache import Grouping, KeptGraph, Run, cached
 from fuseplan_client.torch.group import (
     MOST_ALIGNMENT,
@@ -187,7 +188,8 @@ class Backend:
     def _cut(self, joint: GraphModule, inputs: Sequence[Any], **how: Any) -> tuple[GraphModule, GraphModule]:
         """Forward and backward graph of both in one."""
         drop_statistics(joint)
-        return min_cut_rematerialization_partition(self._laid_out(joint), inputs, **how)
+        forward, backward = min_cut_rematerialization_partition(self._laid_out(joint), inputs, **how)
+        return forward, apart_gradients(backward)
 
     def _laid_out(self, module: GraphModule) -> GraphModule:
         """The graph with the dtypes that kernels give, and the layouts that convolutions are fast with; as it came
