@@ -1,4 +1,4 @@
-"""What a longer search finds of a model's graphs: plans of both searches, timed in turns.
+"""Plans of a shorter and of a longer search of a model's graphs, timed in turns.
 
 python -m benchmarks.models.longer [--models llama.train] [--dtypes f32] [--seconds 60,600]
 
@@ -88,7 +88,7 @@ def main() -> int:
 
 
 def graphs_of(model: str, dtype: str) -> Sequence[dict[str, Any]]:
-    """What the back end asks plans for, of a model at its smaller size."""
+    """Graphs that the back end asks plans for, of a model at its smaller size."""
     made, asked = make(model, 0, dtype), Asked()
     made.step(torch.compile(made.compiled, backend=Backend(asker=asked), dynamic=False))
     return asked.rows

@@ -17,9 +17,7 @@ import torch
 from torch._dynamo.backends.common import aot_autograd
 from torch._dynamo.eval_frame import innermost_fn
 from torch._dynamo.exc import TorchDynamoException
-from torch._functorch._aot_autograd.schemas import SerializableAOTDispatchCompiler
 from torch._functorch.partitioners import min_cut_rematerialization_partition
-from torch._guards import TracingContext
 from torch.fx import GraphModule, Node
 
 from fuseplan_client.cpu.executor import Executor
@@ -35,7 +33,7 @@ from fuseplan_client.torch.embedded import embedded_server
 from fuseplan_client.torch.export import Exported, export
 from fuseplan_client.torch.floats import guarded_floats
 from fuseplan_client.torch.gradients import apart_gradients
-from fuseplan_client.torch.graph_cache import Grouping, KeptGraph, Run, cached
+from fuseplan_client.torch.graph_cache import Run, cached, compiler
 from fuseplan_client.torch.group import (
     MOST_ALIGNMENT,
     PlannedGroup,
@@ -120,9 +118,9 @@ class Backend:
         whole = WholeGraph(UNTIL[self.until][1](module), is_dynamic, self.problems.append)
         grouping = partial(self._run, whole, partial(is_direct, module, examples))
         compile_ = aot_autograd(
-            fw_compiler=_compiler("forward", grouping),
-            bw_compiler=_compiler("backward", grouping),
-            inference_compiler=_compiler("inference", grouping),
+            fw_compiler=compiler("forward", grouping),
+            bw_compiler=compiler("backward", grouping),
+            inference_compiler=compiler("inference", grouping),
             partition_fn=self._cut,
             keep_inference_input_mutations=True,
         )
@@ -345,24 +343,6 @@ def donate(exported: Exported, updates: Sequence[Update], alignments: Sequence[i
             continue
         if alignments[position] >= MOST_ALIGNMENT:  # which plans ask of outputs
             output["donates"] = row["name"]
-
-
-def _compiler(kind: str, grouping: Grouping) -> SerializableAOTDispatchCompiler:
-    """Compiles AOTAutograd's graphs of a kind."""
-
-    def compiled(module: GraphModule, _: Sequence[Any]) -> KeptGraph:
-        static = _static_inputs(module)
-        return KeptGraph.of(kind, module, static, partial(grouping, kind, module, static))
-
-    return SerializableAOTDispatchCompiler(KeptGraph, compiled)
-
-
-def _static_inputs(module: GraphModule) -> frozenset[str]:
-    """Names of the inputs of a graph that are parameters and buffers."""
-    context = TracingContext.try_get()
-    indices = getattr(context.fw_metadata, "static_input_indices", ()) if context and context.fw_metadata else ()
-    inputs = [n.name for n in module.graph.nodes if n.op == "placeholder"]
-    return frozenset(inputs[i] for i in indices or () if i < len(inputs))
 
 
 def _named(args: Sequence[Any], names: frozenset[str]) -> frozenset[int]:

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -18,6 +18,7 @@ import torch
 from torch._dynamo.exc import TensorifyScalarRestartAnalysis
 from torch._functorch import config as functorch_config
 from torch._functorch._aot_autograd.autograd_cache import BypassAOTAutogradCache, should_use_local_autograd_cache
+from torch._functorch._aot_autograd.schemas import SerializableAOTDispatchCompiler
 from torch._guards import TracingContext, detect_fake_mode
 from torch._inductor.output_code import OutputCode
 from torch._subclasses.fake_tensor import FakeTensorMode
@@ -111,6 +112,24 @@ class KeptGraph(OutputCode):
 
     def set_triton_bundle(self, triton_bundle: Any) -> None:
         """There is none."""
+
+
+def compiler(kind: str, grouping: Grouping) -> SerializableAOTDispatchCompiler:
+    """Compiles AOTAutograd's graphs of a kind."""
+
+    def compiled(module: GraphModule, _: Sequence[Any]) -> KeptGraph:
+        static = _static_inputs(module)
+        return KeptGraph.of(kind, module, static, partial(grouping, kind, module, static))
+
+    return SerializableAOTDispatchCompiler(KeptGraph, compiled)
+
+
+def _static_inputs(module: GraphModule) -> frozenset[str]:
+    """Names of the inputs of a graph that are parameters and buffers."""
+    context = TracingContext.try_get()
+    indices = getattr(context.fw_metadata, "static_input_indices", ()) if context and context.fw_metadata else ()
+    inputs = [n.name for n in module.graph.nodes if n.op == "placeholder"]
+    return frozenset(inputs[i] for i in indices or () if i < len(inputs))
 
 
 def _as_it_is(kind: str, module: GraphModule, static: frozenset[str]) -> Run:
