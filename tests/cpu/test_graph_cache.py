@@ -239,3 +239,14 @@ def test_a_fault_of_the_cache_is_not_the_programs(monkeypatch: pytest.MonkeyPatc
     found = Run(module, [x])
     assert [label for label, _ in found.groups] == ["forward 0", "backward 1"]
     torch.testing.assert_close(found.found[0], module(x))
+
+
+def test_graphs_that_are_kept_name_no_classes_of_the_program() -> None:
+    class Own(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return F.gelu(x.sin())
+
+    Own.__module__, Own.__qualname__ = "__main__", "NoSuchClass"  # pickle looks it up, and finds none
+    module, x = nn.Sequential(nn.Linear(16, 16), Own()), torch.randn(8, 16)
+    assert Run(module, [x]).counted == {"miss": 1, "saved": 1}
+    assert Run(module, [x]).counted == {"hit": 1}

@@ -36,7 +36,15 @@ Run = Callable[..., Any]
 Grouping = Callable[[str, GraphModule, frozenset[str]], Run]
 
 _grouping: ContextVar[Grouping | None] = ContextVar("grouping", default=None)
-UNKEPT = ("nn_module_stack", "source_fn_stack", "fwd_source_fn_stack", "example_value", "stack_trace", "from_node")
+UNKEPT = (
+    "nn_module_stack",
+    "fwd_nn_module_stack",
+    "source_fn_stack",
+    "fwd_source_fn_stack",
+    "example_value",
+    "stack_trace",
+    "from_node",
+)
 
 
 def cached(compiled: Callable[[], Run], grouping: Grouping, forget: Callable[[], None]) -> Run:
