@@ -150,14 +150,26 @@ def _writes(segment: Graph, width: int, *, aligned: bool = False) -> tuple[list[
     return narrow(writes, choose_lanes(writes)), axes
 
 
-@lru_cache(maxsize=16)
 def _unrolled(segment: Graph) -> tuple[list[Write], Axes]:
-    """The writes of a segment as far as no vector width matters, and the maker of their axes. Cached: a family looks at
-    them for its schedules, then lowers them by one of these."""
-    pulled = pull_outputs(segment)
-    unify(pulled)
-    writes = coalesce(writes_of(pulled), pulled.axes)
-    return unroll(writes, choose_lanes(writes)), pulled.axes
+    """The writes of a segment as far as no vector width matters, and the maker of their axes. Raises TooManyValues or
+    NotOnePiece."""
+    found = _unrolled_or_not(segment)
+    if isinstance(found, Exception):
+        raise type(found)(*found.args)
+    return found
+
+
+@lru_cache(maxsize=16)
+def _unrolled_or_not(segment: Graph) -> tuple[list[Write], Axes] | TooManyValues | NotOnePiece:
+    """`_unrolled`, or what it raises. Cached, both of them: a family looks for schedules, then lowers one of these, or
+    finds of one after the other that it cannot be lowered."""
+    try:
+        pulled = pull_outputs(segment)
+        unify(pulled)
+        writes = coalesce(writes_of(pulled), pulled.axes)
+        return unroll(writes, choose_lanes(writes)), pulled.axes
+    except (TooManyValues, NotOnePiece) as error:
+        return error.with_traceback(None)
 
 
 def vector_lanes(extent: int, width: int) -> int:

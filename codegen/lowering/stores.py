@@ -44,6 +44,22 @@ class Pulled:
         roots = [pulling.pull(self.graph.outputs[s.out].node, s.index) for s in self.stores]
         return roots, pulling, values
 
+    def is_refined(self, done: set[Store]) -> bool:
+        """Whether every store can be pulled; where one cannot, an axis of it is refined. done: stores that could be,
+        as long as no reduction's axis was refined since."""
+        pulling = puller(self.graph, Values(MAX_VALUES), self.bound, refine=self.refine)
+        try:
+            for store in self.stores:
+                if store not in done:
+                    pulling.pull(self.graph.outputs[store.out].node, store.index)
+                    done.add(store)
+        except Refine as request:
+            if any(request.axis in axes_of(piece) for pieces in self.bound.pieces.values() for piece in pieces):
+                done.clear()
+            self.refine_axis(request)
+            return False
+        return True
+
     def refine_axis(self, request: Refine) -> None:
         """Splits or cuts an axis; what holds it becomes one or two pieces over axes of their own."""
         self._rewrite(lambda index: refined(index, request, self.axes))
@@ -64,13 +80,10 @@ def pull_outputs(graph: Graph) -> Pulled:
     """Stores of all outputs of a graph without empty outputs, refined until each pull succeeds."""
     for refine in (True, False):
         axes = Axes()
-        pulled = Pulled(graph, axes, list(_whole_outputs(graph, axes)), ReductionAxes(axes), refine)
+        pulled, done = Pulled(graph, axes, list(_whole_outputs(graph, axes)), ReductionAxes(axes), refine), set[Store]()
         while len(pulled.stores) + len(pulled.bound) <= MAX_PIECES + len(graph.outputs) + len(pulled.bound.pieces):
-            try:
-                pulled.pull()
+            if pulled.is_refined(done):
                 return pulled
-            except Refine as request:
-                pulled.refine_axis(request)
     raise AssertionError("without refinement no view asks for one")
 
 

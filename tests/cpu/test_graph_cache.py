@@ -250,3 +250,24 @@ def test_graphs_that_are_kept_name_no_classes_of_the_program() -> None:
     module, x = nn.Sequential(nn.Linear(16, 16), Own()), torch.randn(8, 16)
     assert Run(module, [x]).counted == {"miss": 1, "saved": 1}
     assert Run(module, [x]).counted == {"hit": 1}
+
+
+def test_a_graph_whose_other_half_cannot_be_loaded_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """AOTAutograd compiles both anew where its cache gives the forward graph and fails at the backward one."""
+    module, given = nn.Sequential(nn.Linear(16, 32), nn.GELU()), (torch.randn(8, 16),)
+    loaded, kinds = graph_cache.KeptGraph.post_compile, list[str]()
+
+    def failing(kept: graph_cache.KeptGraph, *args: Any) -> None:
+        if kept.run is None:
+            kinds.append(kept.kind)
+            if kept.kind == "backward":
+                raise AttributeError("no such class")
+        loaded(kept, *args)
+
+    with functorch_config.patch(strict_autograd_cache=False):
+        first = Run(module, given)
+        monkeypatch.setattr(graph_cache.KeptGraph, "post_compile", failing)
+        second = Run(module, given)
+    assert kinds == ["forward", "backward"]
+    assert [label for label, _ in second.groups] == [label for label, _ in first.groups]
+    same(second.found, first.found)

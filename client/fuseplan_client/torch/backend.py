@@ -178,6 +178,8 @@ class Backend:
         static: frozenset[str],
     ) -> Run:
         """A graph of AOTAutograd's, with groups. fits: whether one without gradients is called directly."""
+        if kind != "backward":  # what is there is of graphs that AOTAutograd's cache had in vain
+            whole.forget()
         is_alone = kind == "inference" and fits(module)
         grouped = self._grouped(whole, kind, module, static)
         whole.direct = (lambda: grouped.forward) if is_alone else None  # looked up: `explain` looks at calls

@@ -8,6 +8,7 @@ import pytest
 from codegen.lowering.index import Affine, Axis, Opaque
 from codegen.lowering.placement import place
 from codegen.lowering.pull_rules import RULES
+from codegen.lowering.puller import Index, Puller
 from codegen.lowering.stores import MAX_PIECES, Pulled, pull_outputs
 from codegen.lowering.unify import MAX_PULLED, unify
 from codegen.lowering.value import Value, cone
@@ -114,6 +115,33 @@ def test_a_value_that_lacks_an_axis_is_kept_outside_its_loop() -> None:
     assert program.kept[kept].key.path == () == program.kept[kept].scope
     small = place(writes, {lane: 16}, {}, keep_bytes=256)
     assert not small.kept, "an array over the cap is computed again where it is used"
+
+
+def test_outputs_whose_views_were_expressed_are_not_pulled_again_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of these outputs has an axis that is split; each split began with the first output again."""
+    outputs, steps = 12, 20
+    inputs = [InputSpec(shape_of((6, 12)), f32, (12, 1)) for _ in range(outputs)]
+    graph = graph_of(inputs, *(_in_a_row(make_input(i, spec), steps) for i, spec in enumerate(inputs)))
+    pulled: list[Node] = []
+    usual = Puller.pull
+
+    def counted(self: Puller, node: Node, index: Index) -> Value:
+        pulled.append(node)
+        return usual(self, node, index)
+
+    monkeypatch.setattr(Puller, "pull", counted)
+    found = pull_outputs(graph)
+    assert all(len(store.axes) == 2 for store in found.stores)
+    assert len(pulled) <= 2 * outputs * (steps + 3)
+    found.pull()
+
+
+def _in_a_row(x: Node, steps: int) -> Node:
+    """Rows of `x`, turned and joined, and then so many steps."""
+    x = make("reshape", (make("permute", (x,), {"dims": (1, 0)}),), {"shape": shape_of((72,))})
+    for _ in range(steps):
+        x = make("exp", (x,))
+    return x
 
 
 @pytest.mark.soak

@@ -5,9 +5,11 @@ from functools import reduce
 import pytest
 
 from codegen.child.case import judge, make_case
-from codegen.families import FAMILIES
+from codegen.families import FAMILIES, loop_nest
 from codegen.families.loop_nest import lower
 from codegen.kernel import EmitError
+from codegen.lowering import stores
+from codegen.lowering.stores import Pulled
 from fusion_ir import building as B
 from fusion_ir.core.graph import Graph, OutputSpec
 from fusion_ir.core.node import Node
@@ -145,3 +147,22 @@ def test_sums_for_too_many_channels_are_taken_on_their_own() -> None:
     graph = rows_and_channels(6, 300, 8)
     assert str(lower(graph, 8, 64, 64, least_tasks=1, keep_bytes=1 << 12))
     check(graph, width=8, tile=64, keep_bytes=1 << 12)
+
+
+def test_a_segment_that_is_no_loop_nest_is_found_to_be_none_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever asks for its schedules, and for a kernel by each of them, waits for one attempt."""
+
+    graph = graph_of([spec((4, 30), f32)], lambda x: B.sum_(B.exp(B.tanh(B.mul(x, x))), 1))
+    monkeypatch.setattr(stores, "MAX_VALUES", 3)
+    attempts: list[Graph] = []
+    usual = loop_nest.pull_outputs
+
+    def counted(segment: Graph) -> Pulled:
+        attempts.append(segment)
+        return usual(segment)
+
+    monkeypatch.setattr(loop_nest, "pull_outputs", counted)
+    for width in (4, 8, 16):
+        with pytest.raises(EmitError):
+            lower(graph, width, 16, 16, least_tasks=4, keep_bytes=1 << 16)
+    assert len(attempts) == 1
