@@ -185,6 +185,8 @@ class PlanSelection:
             if is_enough and self.unfused and self._is_usable(self.unfused):
                 proposals = [self._without_others()]
             else:
+                if is_enough:
+                    self.covers.strike_larger()
                 proposals = self._proposals() if several else [self._best()]
             kernels = self.maker.kernels(proposals, quickly=several and self.maker.lacks_time(proposals))
             if kernels is None:

@@ -65,6 +65,7 @@ class CoverOracle:
         self._looked_at: set[SegmentMask] = set()  # were part of a solution: their costs tell them apart
         self._vaguely = lru_cache(maxsize=3)(_nothing)  # the least that pieces cost, by estimate
         self._asked: set[SegmentMask] = set()  # were part of a cover: families said that they accept them
+        self._struck: set[SegmentMask] = set()  # are left out of covers
         self.exact = True  # whether all answers so far were
 
     def cheapest(self, unknown: Estimate, without: Collection[Candidate] = ()) -> Proposal:
@@ -100,6 +101,13 @@ class CoverOracle:
         """Cost in microseconds of the cover that `cheapest` finds; None if there is none."""
         cover = self._solve(unknown, ())
         return cover and cover.cost_us
+
+    def strike_larger(self) -> None:
+        """Leaves out of covers to come what holds all of a segment of several atoms that was in one and has no kernel:
+        one by one, such segments turn out not to have any either, for as long as there are combinations."""
+        tried = [p for p in self._asked if p.members.bit_count() > 1 and p in self.usable]
+        failed = [p.members for p in tried if self.ledger.choice(self.usable[p]) is None]
+        self._struck |= {p for p in self.usable if any(f & p.members == f for f in failed)}
 
     def relaxed_us(self, unknown: Estimate) -> float:
         """Lower bound in microseconds on the cost of any cover by these candidates; infinite if there is none."""
@@ -172,8 +180,8 @@ class CoverOracle:
         opened = {c.families.piece for c in self.ledger.logs.opened}
         for piece in self._looked_at | (opened & self.usable.keys()):
             costs[piece] = self._cost_us(piece, unknown)
-        for candidate in without:
-            costs.pop(candidate.families.piece, None)
+        for piece in (*self._struck, *(c.families.piece for c in without)):
+            costs.pop(piece, None)
         return costs
 
     def _cost_us(self, piece: SegmentMask, unknown: Estimate) -> float:
