@@ -1,6 +1,6 @@
 """Plans of a shorter and of a longer search of a model's graphs, timed in turns.
 
-python -m benchmarks.models.longer [--models llama.train] [--dtypes f32] [--seconds 60,600]
+python -m benchmarks.models.longer [--models llama.eval] [--dtypes f32] [--seconds 60,600]
 
 Each search begins with nothing: no measurements, no compiled kernels. Writes results/models_longer.md.
 """
@@ -68,7 +68,7 @@ class Longer:
 def main() -> int:
     """Searches each graph twice and writes results/models_longer.md."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--models", default="llama.train")
+    parser.add_argument("--models", default="llama.eval")
     parser.add_argument("--dtypes", default="f32")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--seconds", default="60,600")
