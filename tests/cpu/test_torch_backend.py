@@ -23,7 +23,7 @@ from fuseplan_client.torch.explain import explain
 from fuseplan_client.torch.slot import Offered, Slot
 from fuseplan_client.torch.whole import Race
 from torch.nn import functional as F
-from torch.utils.checkpoint import checkpoint
+from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts
 
 from testing.local_plans import LocalPlans
 from tests.support.taken_plans import take_all
@@ -774,6 +774,61 @@ def test_gradients_are_asked_for_in_any_way_while_a_graph_is_judged(name: str, b
         x, w = (t.requires_grad_() for t in of((12, 64), (64,))(seed))
         y, v = (t.detach().clone().requires_grad_() for t in (x, w))
         assert disagreement(ask(compiled, x, w), ask(norm_gelu, y, v)) == "", seed
+    assert planned(backend)
+    assert backend.is_settled
+
+
+@torch.compiler.nested_compile_region
+def dropped(x: Any, w: Any) -> Any:
+    return F.dropout(F.gelu(x * w), 0.3) * w
+
+
+def without_products() -> Any:
+    return create_selective_checkpoint_contexts([torch.ops.aten.mul.Tensor])
+
+
+REGIONS: dict[str, Callable[[Any, Any], Any]] = {
+    "a checkpoint": lambda x, w: checkpoint(norm_dropout, x, w, use_reentrant=False).exp() * w,
+    "one in another": lambda x, w: checkpoint(
+        lambda x, w: F.dropout(checkpoint(norm_dropout, x, w, use_reentrant=False), 0.2) * w, x, w, use_reentrant=False
+    ),
+    "a checkpoint of some ops": lambda x, w: checkpoint(
+        norm_dropout, x, w, use_reentrant=False, context_fn=without_products
+    ).exp(),
+    "a checkpoint that updates what it reads": lambda x, w: updated_inside(x, w).exp() * w,
+    "a region that is compiled once": lambda x, w: dropped(dropped(x, w), w).exp() * w,
+}
+
+
+def norm_dropout(x: Any, w: Any) -> Any:
+    return F.dropout(norm_gelu(x, w), 0.3) * w
+
+
+def updated_inside(x: Any, w: Any) -> Any:
+    count = torch.zeros(())
+
+    def counted(x: Any, w: Any) -> Any:
+        count.add_(1.0)
+        return norm_dropout(x, w)
+
+    return checkpoint(counted, x, w, use_reentrant=False)
+
+
+@pytest.mark.parametrize("name", REGIONS)
+def test_regions_draw_the_same_numbers_for_gradients_on_either_side(name: str, backend: Backend) -> None:
+    function = REGIONS[name]
+    compiled = torch.compile(function, backend=backend, dynamic=False)
+    for seed in range(CALLS):
+        x, w = (t.requires_grad_() for t in of((12, 64), (64,))(seed))
+        y, v = (t.detach().clone().requires_grad_() for t in (x, w))
+        ways = ((compiled, x, w), (function, y, v))
+        found, expected = [], []
+        for (call, *args), results in zip(ways, (found, expected), strict=True):
+            torch.manual_seed(seed)
+            results.append(call(*args))
+            results += torch.autograd.grad(results[0].sum(), args)
+            results.append(torch.rand(3))
+        assert disagreement(found, expected) == "", seed
     assert planned(backend)
     assert backend.is_settled
 
