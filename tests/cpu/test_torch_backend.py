@@ -22,6 +22,7 @@ from fuseplan_client.torch.backend import Backend
 from fuseplan_client.torch.explain import explain
 from fuseplan_client.torch.slot import Offered, Slot
 from fuseplan_client.torch.whole import Race
+from torch.autograd import forward_ad
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
@@ -838,6 +839,20 @@ def test_tensors_that_no_plan_can_read_run_pytorchs_ops(backend: Backend) -> Non
     for _ in range(CALLS):
         assert meta(torch.ones(8, device="meta"), torch.ones(8, device="meta")).device.type == "meta"
     assert "tensors on meta" in backend.problems[-1]
+
+
+def test_tangents_of_forward_mode_gradients(backend: Backend) -> None:
+    """Calls with tensors that have tangents give results with theirs, before there are plans and after."""
+    compiled = torch.compile(norm_gelu, backend=backend, dynamic=False)
+    x, w = of((12, 64), (64,))(0)
+    for call in range(CALLS):
+        compiled(x, w)
+        if call in (0, 1, 20, CALLS - 1):
+            with forward_ad.dual_level():
+                dual = forward_ad.make_dual(x, x.cos())
+                found, expected = (forward_ad.unpack_dual(f(dual, w)) for f in (compiled, norm_gelu))
+            assert disagreement(tuple(found), tuple(expected)) == "", call
+    assert planned(backend)
 
 
 @pytest.mark.turn("calls by plans: sizes and casts")
