@@ -841,6 +841,22 @@ def test_tensors_that_no_plan_can_read_run_pytorchs_ops(backend: Backend) -> Non
     assert "tensors on meta" in backend.problems[-1]
 
 
+@torch.compiler.nested_compile_region
+def region(x: Any, w: Any) -> Any:
+    return F.gelu(x @ w) + x
+
+
+@torch.compiler.nested_compile_region
+def regions(x: Any, w: Any) -> Any:
+    return region(x.sin(), w) + region(x, w).tanh()
+
+
+def test_regions_that_are_compiled_once(backend: Backend) -> None:
+    """Either side of a graph with them has gradients, while it is judged and after."""
+    check(lambda x, w: regions(x * 2 + 1, w).tanh() * 2, of((5, 6), (6, 6), grad=True), backend, dynamic=False)
+    assert planned(backend)
+
+
 def test_tangents_of_forward_mode_gradients(backend: Backend) -> None:
     """Calls with tensors that have tangents give results with theirs, before there are plans and after."""
     compiled = torch.compile(norm_gelu, backend=backend, dynamic=False)
