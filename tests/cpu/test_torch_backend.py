@@ -21,13 +21,13 @@ from fuseplan_client.torch.agreement import disagreement
 from fuseplan_client.torch.backend import Backend
 from fuseplan_client.torch.explain import explain
 from fuseplan_client.torch.slot import Offered, Slot
-from fuseplan_client.torch.whole import Race
+from fuseplan_client.torch.whole import FIRST_CALLS, Race
 from torch.autograd import forward_ad
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
 from testing.local_plans import LocalPlans
-from tests.support.taken_plans import take_all
+from tests.support.taken_plans import NoPlans, take_all
 
 
 @pytest.fixture(scope="module")
@@ -855,6 +855,44 @@ def test_regions_that_are_compiled_once(backend: Backend) -> None:
     """Either side of a graph with them has gradients, while it is judged and after."""
     check(lambda x, w: regions(x * 2 + 1, w).tanh() * 2, of((5, 6), (6, 6), grad=True), backend, dynamic=False)
     assert planned(backend)
+
+
+def dropped(x: Any, w: Any) -> Any:
+    return F.dropout(torch.tanh(x @ w), 0.5) * 2
+
+
+def computed_again(x: Any, w: Any) -> Any:
+    """One checkpoint in another."""
+
+    def both(x: Any, w: Any) -> Any:
+        return checkpoint(dropped, dropped(x, w), w, use_reentrant=False)
+
+    return checkpoint(both, x * 2, w, use_reentrant=False) + 1
+
+
+def test_checkpoints_inside_draw_what_they_drew(backend: Backend) -> None:
+    """The masks are the same when they are drawn again, on either side of a graph."""
+    check(computed_again, of((6, 6), (6, 6), grad=True), backend, dynamic=False)
+    assert planned(backend)
+
+
+def test_checkpoints_inside_count_writes(backend: Backend) -> None:
+    """Buffers that a checkpoint itself updates may change, what it is given may not."""
+    norm = torch.nn.BatchNorm1d(6)
+
+    def function(x: Any, w: Any) -> Any:
+        return checkpoint(lambda x, w: norm(torch.tanh(x @ w)), x, w, use_reentrant=False) * 2
+
+    check(function, of((8, 6), (6, 6), grad=True), backend, dynamic=False)
+    compiled = torch.compile(function, backend=Backend(asker=NoPlans()), dynamic=False)
+    for call in range(FIRST_CALLS + 2):  # by way of the groups, then as the model has it
+        x, w = of((8, 6), (6, 6), grad=True)(call)
+        given = x * 2
+        found = compiled(given, w)
+        with torch.no_grad():
+            given.add_(1)
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            found.sum().backward()
 
 
 def test_tangents_of_forward_mode_gradients(backend: Backend) -> None:

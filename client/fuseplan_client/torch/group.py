@@ -7,11 +7,11 @@ from functools import cached_property
 from typing import Any
 
 import torch
-from torch._higher_order_ops.invoke_subgraph import invoke_subgraph
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx import Graph, GraphModule
 from torch.fx._lazy_graph_module import _LazyGraphModule
 
+from fuseplan_client.torch.higher_order import in_eager_mode
 from fuseplan_client.torch.partition import copied
 from fuseplan_client.torch.plan_call import Call
 from fuseplan_client.torch.seen import is_as_foreseen, seen
@@ -132,28 +132,7 @@ def by_inductor(module: GraphModule, args: Sequence[Any]) -> Call:
 def own_by_eager(module: GraphModule) -> Callable[..., Any]:
     """A graph of Dynamo's as PyTorch runs it: its own code, without the calls by which a lazy module comes to it."""
     _LazyGraphModule.force_recompile(module)
-    return _with_regions(module).forward
-
-
-def _with_regions(module: GraphModule) -> GraphModule:
-    """The graph with its regions (`torch.compiler.nested_compile_region`) called as modules: PyTorch's op for these has
-    no gradients outside of a trace (PyTorch 2.13). Itself where it has none."""
-    children = {name: child for name, child in module.named_children() if isinstance(child, GraphModule)}
-    changed = {name: made for name, child in children.items() if (made := _with_regions(child)) is not child}
-    if not changed and not any(node.target is invoke_subgraph for node in module.graph.nodes):
-        return module
-    found = GraphModule(module, copied(module.graph))
-    for name, child in changed.items():
-        setattr(found, name, child)
-    for node in found.graph.nodes:
-        if node.target is invoke_subgraph:
-            node.target = _region
-    found.recompile()
-    return found
-
-
-def _region(module: GraphModule, _: str, *operands: Any) -> Any:
-    return module(*operands)
+    return in_eager_mode(module).forward
 
 
 def own_by_inductor(module: GraphModule) -> Callable[..., Any]:

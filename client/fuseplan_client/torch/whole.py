@@ -135,8 +135,8 @@ class WholeGraph:
     Calls run `own`, but for those by which plans are judged: the first ones, from which groups know what to ask for;
     those that a new plan is compared and timed with; and every other one until it is known whether the graph is faster
     with the plans that were accepted. Both sides of a race do each call once, so that whatever is drawn or updated is
-    as it would be. Where a checkpoint may call again, every call is by way of the groups. Within a level of forward-mode
-    gradients none is."""
+    as it would be. Where a checkpoint may call again, every call is by way of the groups; within a level of
+    forward-mode gradients, none is."""
 
     own: Callable[..., Any]
     is_dynamic: bool = False
