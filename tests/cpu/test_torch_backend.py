@@ -21,12 +21,13 @@ from fuseplan_client.torch.agreement import disagreement
 from fuseplan_client.torch.backend import Backend
 from fuseplan_client.torch.explain import explain
 from fuseplan_client.torch.slot import Offered, Slot
-from fuseplan_client.torch.whole import Race
+from fuseplan_client.torch.whole import FIRST_CALLS, Race
+from torch.autograd import forward_ad
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts
 
 from testing.local_plans import LocalPlans
-from tests.support.taken_plans import take_all
+from tests.support.taken_plans import NoPlans, take_all
 
 
 @pytest.fixture(scope="module")
@@ -893,6 +894,74 @@ def test_tensors_that_no_plan_can_read_run_pytorchs_ops(backend: Backend) -> Non
     for _ in range(CALLS):
         assert meta(torch.ones(8, device="meta"), torch.ones(8, device="meta")).device.type == "meta"
     assert "tensors on meta" in backend.problems[-1]
+
+
+@torch.compiler.nested_compile_region
+def region(x: Any, w: Any) -> Any:
+    return F.gelu(x @ w) + x
+
+
+@torch.compiler.nested_compile_region
+def regions(x: Any, w: Any) -> Any:
+    return region(x.sin(), w) + region(x, w).tanh()
+
+
+def test_regions_that_are_compiled_once(backend: Backend) -> None:
+    """Either side of a graph with them has gradients, while it is judged and after."""
+    check(lambda x, w: regions(x * 2 + 1, w).tanh() * 2, of((5, 6), (6, 6), grad=True), backend, dynamic=False)
+    assert planned(backend)
+
+
+def dropped(x: Any, w: Any) -> Any:
+    return F.dropout(torch.tanh(x @ w), 0.5) * 2
+
+
+def computed_again(x: Any, w: Any) -> Any:
+    """One checkpoint in another."""
+
+    def both(x: Any, w: Any) -> Any:
+        return checkpoint(dropped, dropped(x, w), w, use_reentrant=False)
+
+    return checkpoint(both, x * 2, w, use_reentrant=False) + 1
+
+
+def test_checkpoints_inside_draw_what_they_drew(backend: Backend) -> None:
+    """The masks are the same when they are drawn again, on either side of a graph."""
+    check(computed_again, of((6, 6), (6, 6), grad=True), backend, dynamic=False)
+    assert planned(backend)
+
+
+def test_checkpoints_inside_count_writes(backend: Backend) -> None:
+    """Buffers that a checkpoint itself updates may change, what it is given may not."""
+    norm = torch.nn.BatchNorm1d(6)
+
+    def function(x: Any, w: Any) -> Any:
+        return checkpoint(lambda x, w: norm(torch.tanh(x @ w)), x, w, use_reentrant=False) * 2
+
+    check(function, of((8, 6), (6, 6), grad=True), backend, dynamic=False)
+    compiled = torch.compile(function, backend=Backend(asker=NoPlans()), dynamic=False)
+    for call in range(FIRST_CALLS + 2):  # by way of the groups, then as the model has it
+        x, w = of((8, 6), (6, 6), grad=True)(call)
+        given = x * 2
+        found = compiled(given, w)
+        with torch.no_grad():
+            given.add_(1)
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            found.sum().backward()
+
+
+def test_tangents_of_forward_mode_gradients(backend: Backend) -> None:
+    """Calls with tensors that have tangents give results with theirs, before there are plans and after."""
+    compiled = torch.compile(norm_gelu, backend=backend, dynamic=False)
+    x, w = of((12, 64), (64,))(0)
+    for call in range(CALLS):
+        compiled(x, w)
+        if call in (0, 1, 20, CALLS - 1):
+            with forward_ad.dual_level():
+                dual = forward_ad.make_dual(x, x.cos())
+                found, expected = (forward_ad.unpack_dual(f(dual, w)) for f in (compiled, norm_gelu))
+            assert disagreement(tuple(found), tuple(expected)) == "", call
+    assert planned(backend)
 
 
 @pytest.mark.turn("calls by plans: sizes and casts")

@@ -104,6 +104,15 @@ def test_large_masks_are_drawn_by_the_executor(here: Executor, monkeypatch: pyte
     assert watched.counts == [LEAST_ELEMENTS, 9000]
 
 
+def test_masks_are_on_the_cpu_whatever_the_default_device_is(here: Executor) -> None:
+    """A mask on another device has no memory that the executor could write to."""
+    torch.manual_seed(4)
+    with torch.device("meta"):
+        mask = drawn_mask((5000,), (1,), 0.5)
+    torch.manual_seed(4)
+    assert torch.equal(mask, torch.empty(5000, dtype=torch.bool).bernoulli_(0.5))
+
+
 def test_what_another_thread_draws_meanwhile_is_not_drawn_again(
     here: Executor, monkeypatch: pytest.MonkeyPatch
 ) -> None:

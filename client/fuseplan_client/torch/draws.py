@@ -10,7 +10,7 @@ a thread that draws in the microseconds between gets some of the same numbers.
 
 import math
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import torch
 from torch import Tensor
@@ -25,7 +25,7 @@ PROBED_ELEMENTS = 1500  # more than two blocks
 def drawn_mask(sizes: Sequence[int], strides: Sequence[int], kept: float) -> Tensor:
     """A mask of bool that is true with a probability of `kept`: the bits of `bernoulli_`, in whose state the default
     generator is left."""
-    return _drawn(torch.empty_strided(sizes, strides, dtype=torch.bool), kept)
+    return _drawn(torch.empty_strided(sizes, strides, dtype=torch.bool, device="cpu"), kept)
 
 
 def drawn_mask_like(x: Tensor, kept: float) -> Tensor:
@@ -61,13 +61,14 @@ def _agrees(executor: Executor) -> bool:
     if not executor.draws:
         return False
     generator = torch.Generator()
+    bools = partial(torch.empty, dtype=torch.bool, device="cpu")  # whatever the program's default device is
     for kept in (0.1, 0.75):
         generator.manual_seed(5)
-        torch.empty(7, dtype=torch.bool).bernoulli_(0.5, generator=generator)
+        bools(7).bernoulli_(0.5, generator=generator)
         state = generator.get_state()
         if state.numel() != STATE_BYTES:
             return False
-        found, expected = (torch.empty(PROBED_ELEMENTS, dtype=torch.bool) for _ in range(2))
+        found, expected = (bools(PROBED_ELEMENTS) for _ in range(2))
         executor.draw_below(state.data_ptr(), found.data_ptr(), PROBED_ELEMENTS, _limit(kept))
         expected.bernoulli_(kept, generator=generator)
         if not (torch.equal(found, expected) and torch.equal(state, generator.get_state())):

@@ -11,7 +11,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx import Graph, GraphModule
 from torch.fx._lazy_graph_module import _LazyGraphModule
 
-from fuseplan_client.torch.eager_regions import with_eager_regions
+from fuseplan_client.torch.higher_order import in_eager_mode
 from fuseplan_client.torch.partition import copied
 from fuseplan_client.torch.plan_call import Call
 from fuseplan_client.torch.seen import is_as_foreseen, seen
@@ -131,7 +131,7 @@ def by_inductor(module: GraphModule, args: Sequence[Any]) -> Call:
 
 def own_by_eager(module: GraphModule) -> Callable[..., Any]:
     """A graph of Dynamo's as PyTorch runs it: its own code, without the calls by which a lazy module comes to it."""
-    module = with_eager_regions(module)
+    module = in_eager_mode(module)
     _LazyGraphModule.force_recompile(module)
     return module.forward
 

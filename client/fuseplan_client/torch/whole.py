@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from torch._C._autograd import _top_saved_tensors_default_hooks as top_hooks
+from torch.autograd import forward_ad
 from torch.fx import GraphModule
 
 from fuseplan_client.torch.backward import BackwardTimer, Interval
@@ -134,7 +135,8 @@ class WholeGraph:
     Calls run `own`, but for those by which plans are judged: the first ones, from which groups know what to ask for;
     those that a new plan is compared and timed with; and every other one until it is known whether the graph is faster
     with the plans that were accepted. Both sides of a race do each call once, so that whatever is drawn or updated is
-    as it would be. Where a checkpoint may call again, every call is by way of the groups."""
+    as it would be. Where a checkpoint may call again, every call is by way of the groups; within a level of
+    forward-mode gradients, none is."""
 
     own: Callable[..., Any]
     is_dynamic: bool = False
@@ -151,7 +153,7 @@ class WholeGraph:
 
     def __call__(self, *args: Any) -> Any:
         race = self._only or self._race_of(args)
-        if race is None:
+        if race is None or forward_ad._current_level >= 0:  # plans do not see tangents
             return self.own(*args)
         race.is_packed = _packs_what_is_saved()
         compiled = self.compiled or self.own
