@@ -912,7 +912,7 @@ def test_regions_that_are_compiled_once(backend: Backend) -> None:
     assert planned(backend)
 
 
-def dropped(x: Any, w: Any) -> Any:
+def dropped_product(x: Any, w: Any) -> Any:
     return F.dropout(torch.tanh(x @ w), 0.5) * 2
 
 
@@ -920,7 +920,7 @@ def computed_again(x: Any, w: Any) -> Any:
     """One checkpoint in another."""
 
     def both(x: Any, w: Any) -> Any:
-        return checkpoint(dropped, dropped(x, w), w, use_reentrant=False)
+        return checkpoint(dropped_product, dropped_product(x, w), w, use_reentrant=False)
 
     return checkpoint(both, x * 2, w, use_reentrant=False) + 1
 
@@ -948,6 +948,34 @@ def test_checkpoints_inside_count_writes(backend: Backend) -> None:
             given.add_(1)
         with pytest.raises(RuntimeError, match="modified by an inplace operation"):
             found.sum().backward()
+
+
+MASKED: dict[str, tuple[Callable[[Any, Any, Any], None], tuple[int, ...]]] = {
+    "a row": (lambda y, mask, v: y.__setitem__(mask, v), (16,)),
+    "one row": (lambda y, mask, v: y.__setitem__((mask,), v), (1, 16)),
+    "a number": (lambda y, mask, v: y.__setitem__(mask, v), ()),
+    "elements": (lambda y, mask, v: y.__setitem__(mask[..., None].expand_as(y), v), ()),
+    "a view": (lambda y, mask, v: y[1].__setitem__(mask[1], v), (16,)),
+}
+
+
+@pytest.mark.parametrize("name", MASKED)
+def test_values_under_a_mask_have_gradients(name: str, backend: Backend) -> None:
+    """AOTAutograd cannot trace those that PyTorch computes for them."""
+    update, sizes = MASKED[name]
+
+    def function(x: Any, mask: Any, v: Any) -> Any:
+        y = F.gelu(x) * 2 + 1
+        update(y, mask, v)
+        return F.gelu(y) * 3
+
+    def make(_: int) -> tuple[Any, ...]:
+        x, v = torch.randn(4, 8, 16), torch.randn(sizes)
+        return x.requires_grad_(), torch.rand(4, 8) > 0.5, v.requires_grad_()
+
+    check(function, make, backend, dynamic=False)
+    assert planned(backend)
+    assert not backend.problems
 
 
 def test_tangents_of_forward_mode_gradients(backend: Backend) -> None:

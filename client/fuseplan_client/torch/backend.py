@@ -44,6 +44,7 @@ from fuseplan_client.torch.group import (
 )
 from fuseplan_client.torch.kernel_values import foresee
 from fuseplan_client.torch.layouts import channels_last
+from fuseplan_client.torch.masked_updates import with_choices
 from fuseplan_client.torch.partition import partition
 from fuseplan_client.torch.parts import parts_of, ways_of
 from fuseplan_client.torch.plan_call import Names, updated_buffers
@@ -126,7 +127,7 @@ class Backend:
         )
         try:
             with guarded_floats():
-                compiled = cached(lambda: compile_(module, examples), grouping, whole.forget)
+                compiled = cached(lambda: compile_(with_choices(module), examples), grouping, whole.forget)
             compiled = innermost_fn(compiled)  # Dynamo is off already where it calls `whole`
             if whole.direct is not None and not torch._C._is_any_autocast_enabled():  # AOTAutograd turns it off
                 compiled = directly(whole.direct, compiled)
