@@ -16,6 +16,7 @@ from codegen.families import FAMILIES
 from codegen.kernel import Kernel
 from codegen.launch.emulator import Emulation, EmulatorFault, load_kernels, run_arrays
 from codegen.toolchain.compiler import INCLUDE, Failure
+from codegen.toolchain.emulator import launcher
 from fusion_ir import building as build
 from fusion_ir.core.extent import dense_strides, shape_of
 from fusion_ir.core.graph import Graph, InputSpec
@@ -127,6 +128,14 @@ FAULTS = {
     "no barrier of the cluster at the start": Fault(
         "rows", "if constexpr (Tile::CLUSTER > 1) cluster_meet();\n  else block_barrier();", "block_barrier();"
     ),
+    "barriers begun without a fence": Fault("rows", "    fence_barrier_init();\n", ""),
+    "fenced by a thread that began none": Fault(
+        "rows", "    fence_barrier_init();\n  }\n", "  }\n  if (threadIdx.x == 32) fence_barrier_init();\n"
+    ),
+    "one fence for all products": Fault("rows", "      wgmma_fence();\n", "      if (depth == 0) wgmma_fence();\n"),
+    "no fence before products": Fault("turns", "      wgmma_fence();\n", ""),
+    "cluster attribute of one block": Fault("rows", "__cluster_dims__(2, 1, 1)", "__cluster_dims__(1, 1, 1)"),
+    "cluster attribute dropped": Fault("columns", "__cluster_dims__(2, 1, 1) ", ""),
     "both blocks bring the same columns": Fault("columns", "tile.column + rank * PART, depth", "tile.column, depth"),
     "both blocks bring into one place": Fault("columns", "load_b(b + rank * PART * Tile::SWIZZLE,", "load_b(b,"),
     "sums begin with those before": Fault("rows", "depth + step != 0", "true"),
@@ -164,7 +173,8 @@ def in_space(space: str, kernel: Kernel, entry: str, old: str, new: str) -> str:
     )
     text = f'{loops}\n#line 1 "{entry}"\n{kernel.source.replace(kernel.entry, entry)}'
     assert not old or text.count(old) == 1, (old, text.count(old))
-    return f"namespace {space} {{\n{text.replace(old, new) if old else text}\n}}\nFP_LAUNCHER({space}, {entry})\n"
+    changed_text = text.replace(old, new) if old else text
+    return f"namespace {space} {{\n{changed_text}\n}}\n{launcher(space, entry, changed_text)}"
 
 
 @pytest.fixture(scope="module")

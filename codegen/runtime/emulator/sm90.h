@@ -15,21 +15,18 @@
 
 namespace emulator {
 // A cluster begins.
-inline void begin_sm90() {
-  happen = bring_one;
-  boxes.count = 0;
-  cluster = {};
-  for (int r = 0; r < machine.blocks.count; r++) {
-    forget_phases(machine.blocks[r]);
-    box_clocks[r] = 0;
-    begin_warp_groups(machine.blocks[r]);
+inline void begin_sm90(const Cluster& c) {
+  for (int i = c.first; i < c.first + c.size; i++) {
+    forget_phases(machine.blocks[i]);
+    box_clocks[i] = 0;
+    begin_warp_groups(machine.blocks[i]);
   }
 }
 // A thread is through; with the last one of a block, nothing of the block may be left undone.
 inline void leave_sm90(Thread& t) {
   WarpOfGroup& warp = group_warp(t);
   if (warp.under_way.count) fail(warp.under_way[0].site, "wgmma that is under way when its thread is through");
-  settle_cluster();
+  settle_cluster(*t.block->cluster);
   Block& b = *t.block;
   if (b.live) return;
   check_boxes(b);
