@@ -49,7 +49,7 @@ class Subject(Protocol):
 @dataclass(frozen=True)
 class HandWritten:
     """A kernel written for a test. Results must be equal bit for bit. temporary, flags: words of memory that it may use,
-    its last parameters; flags begin with zeros."""
+    its last parameters; flags begin with zeros. launches: one after another, with the same flags."""
 
     name: str
     source: str
@@ -61,6 +61,7 @@ class HandWritten:
     arch: str = "sm_80"
     temporary: int = 0
     flags: int = 0
+    launches: int = 1
 
     def kernel(self) -> Kernel:
         launch = Launch((self.grid, 1, 1), (self.block, 1, 1), self.shared_bytes)
@@ -71,7 +72,8 @@ class HandWritten:
         inputs, outputs = placed[: len(self.inputs)], placed[len(self.inputs) :]
         temporaries = [np.full(self.temporary, -77, np.int32)] if self.temporary else []
         flags = [np.zeros(self.flags, np.int32)] if self.flags else []
-        run = run_arrays(emulation, inputs, outputs, temporaries, seed, flags)
+        for _ in range(self.launches):
+            run = run_arrays(emulation, inputs, outputs, temporaries, seed, flags)
         wrong = [i for i, (a, b) in enumerate(zip(outputs, self.expected, strict=True)) if not np.array_equal(a, b)]
         return (f"wrong result in out{wrong[0]}" if wrong else ""), run
 

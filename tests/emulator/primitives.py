@@ -83,7 +83,7 @@ L = small(20, 128)
 LAST_BLOCK = HandWritten(
     "last_block",
     source("last_block"),
-    5, 128, 16, (L,), (L.sum(0),), temporary=5 * 128, flags=1,
+    5, 128, 16, (L,), (L.sum(0),), temporary=5 * 128, flags=1, launches=2,
 )  # fmt: skip
 
 # ---- sums of all elements before: each block waits for the one whose ticket is before its own
@@ -145,6 +145,7 @@ BLOCK_FAULTS = (
         "  block_barrier();\n  if (get(",
         "  if (threadIdx.x == 0) write(flags, 0);\n  block_barrier();\n  if (get(",
     ),
+    Fault("the ticket is not set back", LAST_BLOCK, "  if (threadIdx.x == 0) write(flags, 0);\n", ""),
     Fault(
         "written once more",
         LAST_BLOCK,

@@ -52,6 +52,10 @@ def biased(x: Node, w: Node, b: Node) -> Node:
     return build.add(build.matmul(x, w), b)
 
 
+def of_last(x: Node, w: Node, b: Node) -> Node:
+    return biased(build.slice_(x, [0, 0, 64], [2, 300, 392]), w, b)
+
+
 def from_columns(x: Node, w: Node, b: Node) -> Node:
     return build.add(build.matmul(build.permute(x, [0, 2, 1]), build.permute(w, [0, 2, 1])), b)
 
@@ -61,8 +65,11 @@ GRAPHS = {
     "rows": dense_graph([tensor(2, 300, 328), tensor(2, 328, 264), tensor(264)], biased),
     "columns": dense_graph([tensor(2, 328, 304), tensor(2, 260, 328), tensor(260)], from_columns),
     "turns": dense_graph([tensor(3, 300, 328), tensor(3, 328, 264), tensor(264)], biased),
+    # the ring is gone round twice for each tile
+    "rounds": dense_graph([tensor(3, 140, 256), tensor(3, 256, 264), tensor(264)], biased),
+    "slice": dense_graph([tensor(2, 300, 392), tensor(2, 328, 264), tensor(264)], of_last),
 }
-SCHEDULES = {"rows": SHARED, "columns": SHARED, "turns": TURNS}
+SCHEDULES = {"rows": SHARED, "columns": SHARED, "turns": TURNS, "rounds": TURNS, "slice": SHARED}
 
 
 def changed(number: int, **fields: object) -> Callable[[tuple[TensorMapSpec, ...]], tuple[TensorMapSpec, ...]]:
@@ -153,6 +160,10 @@ FAULTS = {
     "depth in elements": Fault("rows", "depth * 64, place, batch)", "depth, place, batch)"),
     "no swizzle in the map of a": Fault("rows", maps=changed(0, swizzle=0)),
     "no swizzle in the map of b": Fault("columns", maps=changed(1, swizzle=0)),
+    "rounds of the ring turn the parity once": Fault(
+        "rounds", "parity ^= stage / STAGES & 1;", "parity ^= stage >= STAGES;"
+    ),
+    "the map of a slice begins at the tensor": Fault("slice", maps=changed(0, offset_bytes=0)),
     "rows of a closer than they are": Fault("rows", maps=changed(0, strides_bytes=(640, 300 * 656))),
     "summed axis longer than it is": Fault("columns", maps=changed(1, sizes=(336, 260, 2))),
 }

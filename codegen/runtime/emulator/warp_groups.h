@@ -21,6 +21,7 @@ struct Wgmma {
   uint64_t a, b;
   bool bf16, from_registers, a_across, b_across, adds;
   uint32_t registers[WARP][4];
+  const uint32_t* at[WARP];  // where they were: they stay as they are until the wait
   int group, warp;
   Site site;
 };
@@ -140,10 +141,11 @@ inline void issue(Thread* lanes, uint32_t) {
   }
   if (sums->columns != f.columns) fail(site, "wgmma of %d columns on accumulators of %d in flight", f.columns, sums->columns);
   sums->uses++;
-  Wgmma w{sums, f.a, f.b, f.bf16, f.registers != nullptr, f.a_across, f.b_across, f.adds, {}, warp.group, lanes->number / WARP, site};
+  Wgmma w{sums, f.a, f.b, f.bf16, f.registers != nullptr, f.a_across, f.b_across, f.adds, {}, {}, warp.group, lanes->number / WARP, site};
   for (int l = 0; l < WARP; l++) {
     const Issued& own = *(Issued*)lanes[l].frame;
     if (own.a != f.a || own.b != f.b || own.adds != f.adds) fail(site, "wgmma with other descriptors in lane %d than in lane 0", l);
+    w.at[l] = own.registers;
     if (own.registers) memcpy(w.registers[l], own.registers, sizeof w.registers[l]);
   }
   warp.count++;
@@ -161,6 +163,8 @@ inline void fence(Thread* lanes, uint32_t) { group_warp(*lanes).fenced = true; }
 // A product is done: its sums are in their registers again, unless others are to be added to them.
 inline void finish(Thread* lanes, const Wgmma& w) {
   if (plan.late_products()) multiply(*lanes, w);
+  for (int l = 0; l < WARP; l++)
+    if (w.at[l] && memcmp(w.registers[l], w.at[l], sizeof w.registers[l])) fail(w.site, "registers of a were written in lane %d before wgmma_wait", l);
   Sums& s = *w.sums;
   if (--s.uses) return;
   for (int l = 0; l < WARP; l++)
