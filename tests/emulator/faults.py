@@ -68,11 +68,13 @@ class HandWritten:
         return Kernel(f"k_{self.name}", self.source, "cuda", "test", self.name, launch)
 
     def run(self, emulation: Emulation, seed: int) -> tuple[str, Run]:
-        placed = _apart([*self.inputs, *(np.full_like(a, -77) for a in self.expected)])
+        placed = _apart([*self.inputs, *(np.empty_like(a) for a in self.expected)])
         inputs, outputs = placed[: len(self.inputs)], placed[len(self.inputs) :]
         temporaries = [np.full(self.temporary, -77, np.int32)] if self.temporary else []
         flags = [np.zeros(self.flags, np.int32)] if self.flags else []
         for _ in range(self.launches):
+            for output in outputs:
+                output[...] = -77
             run = run_arrays(emulation, inputs, outputs, temporaries, seed, flags)
         wrong = [i for i, (a, b) in enumerate(zip(outputs, self.expected, strict=True)) if not np.array_equal(a, b)]
         return (f"wrong result in out{wrong[0]}" if wrong else ""), run
