@@ -3,13 +3,14 @@
 //
 // What it checks stands in docs/emulator.md. What it cannot see:
 // - Memory that is touched by `p[i]`: of shared memory nothing is noted, of global memory only what lies outside of all tensors.
-// - Races on global memory; the order in which other blocks and memory fences would show stores. Atomics are one after the other.
-// - Blocks that wait for other blocks (spinning on a counter): clusters run one after the other, each to its end.
-// - fence.proxy.async, between writes of threads and reads of copying or multiplying hardware.
+// - Values that other blocks would see of stores that nothing orders: that they are not ordered is reported instead.
+// - Reads before writes by copying hardware that no fence.proxy.async parts: only what threads wrote has to be fenced.
+// - Lanes of a warp that parted and come to `.aligned` instructions one after the other.
 // - Registers: their number, spills, setmaxnreg's effect; stacks beyond 256 KiB aside, local memory.
-// - Time: divergence, latencies, occupancy, coalescing. Bank conflicts are counted where shared_load, shared_store and load_matrix are.
+// - Time: divergence, latencies, occupancy. Bank conflicts are counted where shared_load, shared_store and load_matrix are, sectors of
+//   global memory where load, store and their kin are.
 // - How tensor cores round: sums here are of floats, in order, rounded each; exact where all sums are.
-// - Some races of a write with reads before it: of those since a byte's last write two are kept, the first, and the last by another
+// - Some races of a write with reads before it: of those since a place's last write two are kept, the first, and the last by another
 //   thread.
 #pragma once
 #include <stdint.h>

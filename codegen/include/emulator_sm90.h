@@ -1,6 +1,6 @@
 // The vocabulary of device_sm90.cuh for the emulator: codegen/runtime/emulator/{phases,clusters,boxes,warp_groups}.h.
 #pragma once
-#define __cluster_dims__(...)
+#define __cluster_dims__(...)  // read from the source by who compiles it
 // The fields that the emulator's launcher fills in, in the size that the driver's encoding has. sizes, box: innermost axis
 // first; strides, in bytes, from the second axis on.
 struct alignas(64) TensorMap {

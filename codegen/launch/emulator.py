@@ -54,8 +54,8 @@ class Conflicts:
 
 @dataclass(frozen=True, slots=True)
 class Sectors:
-    """Accesses to global memory at one line of a kernel: warps touched `touched` sectors of 32 bytes, `least` would have held
-    as much."""
+    """Accesses to global memory at one line of a kernel: warps touched `touched` sectors of 32 bytes, `least` would
+    have held as much."""
 
     file: str
     line: int

@@ -1,8 +1,8 @@
 """Seeded faults: a kernel, a change to it, and whether the emulator or the result shows the change.
 
 A fault names text of the kernel's source, or of a header, and what stands there instead. The unchanged kernel must pass
-on every seed; on one of them the changed one must be reported, give a wrong result, or meet bank conflicts or touch sectors
-of global memory that the unchanged one does not.
+on every seed; on one of them the changed one must be reported, give a wrong result, or meet bank conflicts or touch
+sectors of global memory that the unchanged one does not.
 """
 
 import shutil
@@ -48,8 +48,8 @@ class Subject(Protocol):
 
 @dataclass(frozen=True)
 class HandWritten:
-    """A kernel written for a test. Results must be equal bit for bit. temporary, flags: words of memory that it may use,
-    its last parameters; flags begin with zeros. launches: one after another, with the same flags."""
+    """A kernel written for a test. Results must be equal bit for bit. temporary, flags: words of memory that it may
+    use, its last parameters; flags begin with zeros. launches: one after another, with the same flags."""
 
     name: str
     source: str
@@ -173,7 +173,7 @@ class Observation:
     least_sectors: int = 0
 
     def costs_more(self, sound: "Observation") -> str:
-        """What accesses cost beyond the sound kernel's, for as much memory: "" if nothing."""
+        """Costs of accesses beyond the sound kernel's, for as much memory: "" if nothing."""
         if self.passes * sound.least_passes > 1.01 * sound.passes * self.least_passes:
             return f"{self.passes} passes through the banks where {self.least_passes} have to be"
         if self.sectors * sound.least_sectors > 1.01 * sound.sectors * self.least_sectors:

@@ -1,5 +1,5 @@
-"""Races on global memory are found where there is one and nowhere else: random programs of several blocks, of stores, loads,
-barriers, fences and atomics, of which it is known which accesses are ordered."""
+"""Races on global memory are found where there is one and nowhere else: random programs of several blocks, of stores,
+loads, barriers, fences and atomics, of which it is known which accesses are ordered."""
 
 from dataclasses import dataclass
 from functools import lru_cache
@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from codegen.kernel import Kernel, Launch
-from codegen.launch.emulator import EmulatorFault, Emulation, run_arrays
+from codegen.launch.emulator import Emulation, EmulatorFault, run_arrays
 from testing.emulated_kernels import build
 
 BLOCKS, THREADS, STEPS, BYTES, FLAGS = 3, 64, 24, 16, 2
@@ -68,8 +68,8 @@ class Program:
         return bool(sees[second.thread])
 
     def seen(self, block: int, first: Place, second: Place, flagged: list[bool]) -> np.ndarray:
-        """Which threads of a block see the first access, at the end or just before the second one. flagged: the flags with
-        which others may learn of it."""
+        """Threads of a block that see the first access, at the end or just before the second one. flagged: the flags
+        with which others may learn of it."""
         sees, fenced, observed = (np.zeros(THREADS, bool) for _ in range(3))
         for step in range(second.step if block == second.block else STEPS):
             what, operand = self.what[step, block], self.operand[step, block]
@@ -92,8 +92,8 @@ def warp_groups(what: np.ndarray, operand: np.ndarray) -> list[np.ndarray]:
 
 
 def program(seed: int) -> Program:
-    """Half of the steps are barriers, before which others of the block do nothing; fences and atomics stand where nothing
-    else is done, of a flag one in each block."""
+    """Half of the steps are barriers, before which others of the block do nothing; fences and atomics stand where
+    nothing else is done, of a flag one in each block."""
     rng = np.random.default_rng(seed)
     what = np.zeros((STEPS, BLOCKS, THREADS), np.int32)
     operand = np.zeros_like(what)
@@ -138,7 +138,7 @@ def emulation() -> Emulation:
 
 
 def reported(made: Program, seed: int) -> str:
-    """What the emulator says to a program, "" for nothing."""
+    """Report of the emulator about a program, "" for nothing."""
     out, memory, flags = np.zeros(BLOCKS * THREADS, np.int32), np.zeros(BYTES, np.uint8), np.zeros(FLAGS, np.int32)
     try:
         run_arrays(emulation(), [made.what, made.operand], [out], seed=seed, updated=[memory, flags])

@@ -106,7 +106,9 @@ WRONG = {
         MULTIPLY + "sums[1] = 2.f; wgmma_wait<0>();", "was written before wgmma_wait", 128
     ),
     "registers written meanwhile": Wrong(
-        MULTIPLY.replace("wgmma<bf16, 8>(sums, da, da, true);", "uint32_t a[4] = {}; wgmma<bf16, 8>(sums, a, da, true);")
+        MULTIPLY.replace(
+            "wgmma<bf16, 8>(sums, da, da, true);", "uint32_t a[4] = {}; wgmma<bf16, 8>(sums, a, da, true);"
+        )
         + "if (threadIdx.x == 40) a[2] = 1; wgmma_wait<0>();",
         "registers of a were written in lane 8",
         128,

@@ -2,11 +2,11 @@
 //
 // Checked: phases of barriers (too many arrivals, bytes that never come or were not announced, barriers not begun), copies
 // into blocks that are through or to places that somebody may still read, products whose operands are on their way or that
-// nobody waits for, accumulators touched meanwhile, descriptors, registers of warp groups, divergent cluster barriers.
+// nobody waits for, accumulators and registers of a touched meanwhile, descriptors, registers of warp groups, divergent cluster
+// barriers; fences: of barriers that were begun, of what threads wrote before hardware reads it, of each group of products.
 //
-// Not modelled: fences (wgmma_fence beyond the first one, fence_async_shared, fence_barrier_init) and memory ordering; what
-// blocks of a cluster know of each other's shared memory (copies to another block are checked by their order alone); that
-// wgmma drops low bits of sums; descriptors without a swizzle or with a base offset; boxes with rows narrower than their
+// Not modelled: what blocks of a cluster know of each other's shared memory (copies to another block are checked by their order
+// alone); fences between reads of threads and copies over what they read; that wgmma drops low bits of sums; descriptors without a swizzle or with a base offset; boxes with rows narrower than their
 // swizzle; how long anything takes.
 #pragma once
 #include "boxes.h"
