@@ -80,17 +80,18 @@ inline void count_conflicts(Visits& p, const uint64_t* addresses, uint32_t lanes
 }
 // Sectors that hold what lanes access, and as few as could hold as much.
 inline void count_sectors(Visits& p, const uint64_t* addresses, uint32_t lanes, int bytes) {
-  uint64_t sectors[WARP], places[WARP];
+  uint64_t sectors[WARP], places[WARP], most[2] = {};
   int sector_count = 0, place_count = 0;
-  const auto add = [](uint64_t* all, int& n, uint64_t x) {
-    for (int i = 0; i < n; i++)
-      if (all[i] == x) return;
+  const auto add = [](uint64_t* all, int& n, uint64_t& most, uint64_t x) {
+    for (int i = n && x <= most ? n : 0; i > 0; i--)  // most lie in order
+      if (all[i - 1] == x) return;
+    if (x > most) most = x;
     all[n++] = x;
   };
   for (int l = 0; l < WARP; l++) {
     if (!(lanes >> l & 1)) continue;
-    add(sectors, sector_count, addresses[l] / SECTOR);
-    add(places, place_count, addresses[l]);
+    add(sectors, sector_count, most[0], addresses[l] / SECTOR);
+    add(places, place_count, most[1], addresses[l]);
   }
   p.taken += sector_count;
   p.least += (place_count * bytes + SECTOR - 1) / SECTOR;
