@@ -109,6 +109,28 @@ template <class T> VDEV T atomic_min(T* p, T x) {
 }
 // What this thread wrote before is seen by whoever sees what it writes, or adds, afterwards.
 VDEV void memory_fence() { asm volatile("fence.acq_rel.gpu;" ::: "memory"); }
+// Flags between blocks, words in global memory that nothing else touches but atomics: what was done before a store_release is
+// seen by whoever then reads its value by load_acquire.
+template <class T> VDEV T load_acquire(const T* p) {
+  static_assert(sizeof(T) == 4 || sizeof(T) == 8, "words");
+  If<sizeof(T) == 8, unsigned long long, unsigned> x;
+  if constexpr (sizeof(T) == 8) asm volatile("ld.acquire.gpu.global.b64 %0, [%1];" : "=l"(x) : "l"(__cvta_generic_to_global(p)) : "memory");
+  else asm volatile("ld.acquire.gpu.global.b32 %0, [%1];" : "=r"(x) : "l"(__cvta_generic_to_global(p)) : "memory");
+  return core::as<T>(x);
+}
+template <class T> VDEV void store_release(T* p, T value) {
+  static_assert(sizeof(T) == 4 || sizeof(T) == 8, "words");
+  const auto x = core::as<If<sizeof(T) == 8, unsigned long long, unsigned>>(value);
+  if constexpr (sizeof(T) == 8) asm volatile("st.release.gpu.global.b64 [%0], %1;" ::"l"(__cvta_generic_to_global(p)), "l"(x) : "memory");
+  else asm volatile("st.release.gpu.global.b32 [%0], %1;" ::"l"(__cvta_generic_to_global(p)), "r"(x) : "memory");
+}
+// Waits for a flag whose value `holds`, and gives it. Whoever sets it has to be running, whatever the order of blocks.
+template <class T, class F> VDEV T wait_until(const T* p, F holds) {
+  for (;;) {
+    const T x = load_acquire(p);
+    if (holds(x)) return x;
+  }
+}
 
 // ---- copies into shared memory that run by themselves (sm_80); before, they are done when the call returns
 // BYTES 4, 8 or 16, both sides aligned to it; zeros where it is not `there`, and `from` is not read.

@@ -3,13 +3,14 @@
 //
 // What it checks stands in docs/emulator.md. What it cannot see:
 // - Memory that is touched by `p[i]`: of shared memory nothing is noted, of global memory only what lies outside of all tensors.
-// - Races on global memory; the order in which other blocks and memory fences would show stores. Atomics are one after the other.
-// - Blocks that wait for other blocks (spinning on a counter): clusters run one after the other, each to its end.
-// - fence.proxy.async, between writes of threads and reads of copying or multiplying hardware.
+// - Values that other blocks would see of stores that nothing orders: that they are not ordered is reported instead.
+// - Reads before writes by copying hardware that no fence.proxy.async parts: only what threads wrote has to be fenced.
+// - Lanes of a warp that parted and come to `.aligned` instructions one after the other.
 // - Registers: their number, spills, setmaxnreg's effect; stacks beyond 256 KiB aside, local memory.
-// - Time: divergence, latencies, occupancy, coalescing. Bank conflicts are counted where shared_load, shared_store and load_matrix are.
+// - Time: divergence, latencies, occupancy. Bank conflicts are counted where shared_load, shared_store and load_matrix are, sectors of
+//   global memory where load, store and their kin are.
 // - How tensor cores round: sums here are of floats, in order, rounded each; exact where all sums are.
-// - Some races of a write with reads before it: of those since a byte's last write two are kept, the first, and the last by another
+// - Some races of a write with reads before it: of those since a place's last write two are kept, the first, and the last by another
 //   thread.
 #pragma once
 #include <stdint.h>
@@ -40,7 +41,7 @@ inline double __dsqrt_rn(double a) { return __builtin_sqrt(a); }
 template <class T> inline void __stcs(T* p, T x) { *p = x; }
 
 namespace emulator {
-constexpr int VERSION = 1;  // of everything between a kernel's file and the runtime; binaries of others are refused
+constexpr int VERSION = 2;  // of everything between a kernel's file and the runtime; binaries of others are refused
 
 // Where in a kernel's source something is called. Kernels are printed after `#line 1 "ENTRY"`.
 struct Site {
@@ -59,12 +60,13 @@ struct Buffer {
   int32_t kind;
 };
 
-// How often an access site met bank conflicts: `passes` through the banks, of which `least` had to be.
+// What a place in the source took of shared memory, in passes through its banks, and of global memory, in sectors; and the
+// least that could have been.
 struct SiteCount {
   char file[48];
   int32_t line;
   int32_t unused;
-  int64_t passes, least;
+  int64_t passes, least_passes, sectors, least_sectors;
 };
 
 // One launch. codegen/launch/emulator.py has the same fields.
@@ -75,19 +77,19 @@ struct Launch {
   uint64_t seed;     // of the order of threads and of how late copies are
   Buffer* buffers;   // in order of their addresses
   char* report;      // what went wrong, "" if nothing
-  SiteCount* sites;  // of bank conflicts
+  SiteCount* sites;
   int32_t buffer_count, report_bytes, site_capacity, site_count;
   int32_t waited, unused;  // whether some thread waited for others
   int64_t switches, accesses;  // so many there were
 };
 
-enum Access : int32_t { LOAD, STORE, ATOMIC };
+enum Access : int32_t { LOAD, STORE, ATOMIC, ACQUIRE, RELEASE };
 }  // namespace emulator
 
 extern "C" {
 extern dim3 threadIdx, blockIdx, blockDim, gridDim;
-// Runs all threads. 0, or 1 and a report.
-int emulator_run(emulator::Launch* launch, int version, const char* entry, int arch, void (*kernel)(void**));
+// Runs all threads. 0, or 1 and a report. cluster: blocks that share one, as the kernel's source says.
+int emulator_run(emulator::Launch* launch, int version, const char* entry, int arch, uint32_t cluster, void (*kernel)(void**));
 // Checks one access of `bytes` bytes, aligned to them, to global or shared memory.
 void emulator_access(const void* p, int bytes, emulator::Access access, const char* file, int line);
 }
@@ -105,7 +107,7 @@ struct Call {
 template <class... A> void call(void (*kernel)(A...), void** args) { Call{kernel, *(A*)*args++...}; }
 }  // namespace emulator
 // What a file has for each kernel: int emulate_ENTRY(Launch*). __CUDA_ARCH__ is the architecture that is emulated.
-#define FP_LAUNCHER(space, entry) \
+#define FP_LAUNCHER(space, entry, cluster) \
   extern "C" __attribute__((visibility("default"))) int emulate_##entry(emulator::Launch* launch) { \
-    return emulator_run(launch, emulator::VERSION, #entry, __CUDA_ARCH__, [](void** args) { emulator::call(space::entry, args); }); \
+    return emulator_run(launch, emulator::VERSION, #entry, __CUDA_ARCH__, cluster, [](void** args) { emulator::call(space::entry, args); }); \
   }

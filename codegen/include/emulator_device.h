@@ -8,6 +8,8 @@ void emulator_named_barrier(int id, int threads, emulator::Site site);
 void emulator_warp_barrier(uint32_t mask, emulator::Site site);
 void emulator_shuffle(void* value, int bytes, int how, int lane, uint32_t mask, emulator::Site site);
 uint32_t emulator_ballot(bool x, uint32_t mask, emulator::Site site);
+void emulator_memory_fence();
+void emulator_watch(const void* p, emulator::Site site);
 void emulator_copy_async(uint32_t to, const void* from, int bytes, bool there, emulator::Site site);
 void emulator_copy_async_commit();
 void emulator_copy_async_wait(int groups);
@@ -82,7 +84,24 @@ template <class T> inline T atomic_min(T* p, T x, FP_SITE) {
   *p = before < x || before != before ? before : x;
   return before;
 }
-inline void memory_fence() {}
+inline void memory_fence() { emulator_memory_fence(); }
+template <class T> inline T load_acquire(const T* p, FP_SITE) {
+  static_assert(sizeof(T) == 4 || sizeof(T) == 8, "words");
+  FP_CHECK(p, sizeof(T), ACQUIRE);
+  return *p;
+}
+template <class T> inline void store_release(T* p, T x, FP_SITE) {
+  static_assert(sizeof(T) == 4 || sizeof(T) == 8, "words");
+  FP_CHECK(p, sizeof(T), RELEASE);
+  *p = x;
+}
+template <class T, class F> inline T wait_until(const T* p, F holds, FP_SITE) {
+  for (;;) {
+    const T x = load_acquire(p, site);
+    if (holds(x)) return x;
+    emulator_watch(p, site);
+  }
+}
 
 template <int BYTES> inline void copy_async(uint32_t to, const void* from, bool there = true, FP_SITE) {
   static_assert(BYTES == 4 || BYTES == 8 || BYTES == 16, "an access");

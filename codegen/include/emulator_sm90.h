@@ -1,6 +1,6 @@
 // The vocabulary of device_sm90.cuh for the emulator: codegen/runtime/emulator/{phases,clusters,boxes,warp_groups}.h.
 #pragma once
-#define __cluster_dims__(...)
+#define __cluster_dims__(...)  // read from the source by who compiles it
 // The fields that the emulator's launcher fills in, in the size that the driver's encoding has. sizes, box: innermost axis
 // first; strides, in bytes, from the second axis on.
 struct alignas(64) TensorMap {
@@ -13,7 +13,9 @@ extern "C" {
 void emulator_barrier_init(uint32_t bar, int arrivals, emulator::Site site);
 void emulator_barrier_arrive(uint32_t bar, uint32_t rank, bool own, uint32_t bytes, emulator::Site site);
 void emulator_barrier_wait(uint32_t bar, uint32_t parity, emulator::Site site);
-void emulator_cluster_barrier(emulator::Site site);
+void emulator_fence_barrier_init();
+void emulator_fence_async_shared();
+void emulator_cluster_barrier(bool orders, emulator::Site site);
 uint32_t emulator_cluster_rank();
 void emulator_tensor_load(
     uint32_t to, const TensorMap* map, uint32_t bar, uint32_t mask, int rank, const int* coordinates, emulator::Site site);
@@ -31,10 +33,10 @@ inline void barrier_expect(uint32_t bar, uint32_t bytes, FP_SITE) { emulator_bar
 inline void barrier_arrive(uint32_t bar, FP_SITE) { emulator_barrier_arrive(bar, 0, true, 0, site); }
 inline void barrier_arrive_at(uint32_t bar, uint32_t rank, FP_SITE) { emulator_barrier_arrive(bar, rank, false, 0, site); }
 inline void barrier_wait(uint32_t bar, uint32_t parity, FP_SITE) { emulator_barrier_wait(bar, parity, site); }
-inline void fence_barrier_init() {}
-inline void fence_async_shared() {}
-inline void cluster_barrier(FP_SITE) { emulator_cluster_barrier(site); }
-inline void cluster_meet(FP_SITE) { emulator_cluster_barrier(site); }
+inline void fence_barrier_init() { emulator_fence_barrier_init(); }
+inline void fence_async_shared() { emulator_fence_async_shared(); }
+inline void cluster_barrier(FP_SITE) { emulator_cluster_barrier(true, site); }
+inline void cluster_meet(FP_SITE) { emulator_cluster_barrier(false, site); }
 inline uint32_t cluster_rank() { return emulator_cluster_rank(); }
 
 // A first parameter that takes its caller's place with it, where the last ones are a pack.

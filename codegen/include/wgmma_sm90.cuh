@@ -126,7 +126,7 @@ template <class T, int N, bool A_ACROSS = false, bool B_ACROSS = false>
 VDEV void wgmma(float (&d)[N / 2], uint64_t a, uint64_t b, bool adds) {
   Wgmma<T, N, A_ACROSS, B_ACROSS>::run(d, a, b, adds);
 }
-// The same with a in registers: as mma_16x8x16 takes it, a warp's 16 rows each.
+// The same with a in registers: as mma_16x8x16 takes it, a warp's 16 rows each. They stay as they are until the wait.
 template <class T, int N, bool B_ACROSS = false>
 VDEV void wgmma(float (&d)[N / 2], const uint32_t (&a)[4], uint64_t b, bool adds) {
   Wgmma<T, N, false, B_ACROSS>::run(d, a, b, adds);

@@ -53,14 +53,26 @@ class Conflicts:
 
 
 @dataclass(frozen=True, slots=True)
+class Sectors:
+    """Accesses to global memory at one line of a kernel: warps touched `touched` sectors of 32 bytes, `least` would
+    have held as much."""
+
+    file: str
+    line: int
+    touched: int
+    least: int
+
+
+@dataclass(frozen=True, slots=True)
 class Run:
     """Facts about one launch. waited: whether some thread waited for others. switches: between threads. accesses:
-    checked accesses to memory."""
+    checked accesses to memory. conflicts, sectors: of the first blocks."""
 
     waited: bool
     switches: int
     accesses: int
     conflicts: tuple[Conflicts, ...] = ()
+    sectors: tuple[Sectors, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,10 +125,10 @@ class Emulation:
             status = self.library[f"emulate_{self.entry}"](ctypes.byref(launch))
         if status:
             raise EmulatorFault(report.value.decode("utf-8", "replace"))
-        conflicts = tuple(
-            Conflicts(s.file.decode("utf-8", "replace"), s.line, s.passes, s.least) for s in sites[: launch.site_count]
-        )
-        return Run(bool(launch.waited), launch.switches, launch.accesses, conflicts)
+        found = [(s.file.decode("utf-8", "replace"), s) for s in sites[: launch.site_count]]
+        conflicts = tuple(Conflicts(f, s.line, s.passes, s.least_passes) for f, s in found if s.least_passes)
+        sectors = tuple(Sectors(f, s.line, s.sectors, s.least_sectors) for f, s in found if s.least_sectors)
+        return Run(bool(launch.waited), launch.switches, launch.accesses, conflicts, sectors)
 
 
 def load_runtime(file: Path) -> ctypes.CDLL:
@@ -141,9 +153,10 @@ def run_arrays(
     outputs: Sequence[Array],
     temporaries: Sequence[Array] = (),
     seed: int = 0,
+    updated: Sequence[Array] = (),
 ) -> Run:
-    """Runs a kernel whose parameters are inputs, outputs and temporaries, in this order, on contiguous arrays. Nothing
-    counts as written before the kernel wrote it. Raises EmulatorFault."""
+    """Runs a kernel whose parameters are inputs, outputs, temporaries and what it updates, in this order, on contiguous
+    arrays. Outputs and temporaries do not count as written before the kernel wrote them. Raises EmulatorFault."""
     groups: tuple[tuple[Kind, str, Sequence[Array]], ...] = (
         ("input", "in", inputs),
         ("output", "out", outputs),
@@ -154,6 +167,7 @@ def run_arrays(
         for kind, short, arrays in groups
         for i, a in enumerate(arrays)
     ]
+    tensors += [Tensor(f"updated{i}", "output", a.ctypes.data, a.nbytes) for i, a in enumerate(updated)]
     return emulation.run([t.address for t in tensors], tensors, seed)
 
 
@@ -184,7 +198,9 @@ class _Site(ctypes.Structure):
         ("line", ctypes.c_int32),
         ("unused", ctypes.c_int32),
         ("passes", ctypes.c_int64),
-        ("least", ctypes.c_int64),
+        ("least_passes", ctypes.c_int64),
+        ("sectors", ctypes.c_int64),
+        ("least_sectors", ctypes.c_int64),
     )
 
 

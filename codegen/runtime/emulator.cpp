@@ -13,6 +13,104 @@ constexpr uint64_t SAMPLED_BLOCKS = 2;  // clusters where bank conflicts are cou
 constexpr uint32_t BEHIND = 256;  // bytes behind shared memory that are looked at when a block is through
 constexpr unsigned char POISON = 0xff;  // a NaN in every float type
 
+// Shared memory of all blocks of one slot, between pages that nobody may touch, and what is known of it.
+struct SharedMemory {
+  unsigned char* whole = nullptr;
+  size_t capacity = 0;
+  Byte* shadow = nullptr;
+  unsigned char* bytes(uint32_t size) {
+    const size_t page = sysconf(_SC_PAGESIZE), needed = (size + BEHIND + page - 1) / page * page;
+    if (needed > capacity) {
+      if (whole) munmap(whole, capacity + 2 * page);
+      free(shadow);
+      capacity = needed;
+      whole = (unsigned char*)mmap(nullptr, capacity + 2 * page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+      if (whole == MAP_FAILED || mprotect(whole + page, capacity, PROT_READ | PROT_WRITE)) abort();
+      shadow = (Byte*)calloc(capacity, sizeof(Byte));
+    }
+    return whole + page;
+  }
+};
+SharedMemory shared_memories[MOST_BLOCKS];
+
+// Clusters that have not begun, in the order in which they do.
+struct Grid {
+  dim3 clusters;
+  uint64_t count, left, begun, at, step;
+};
+Grid grid;
+
+void begin_block(Cluster& c, int rank, dim3 at) {
+  Machine& m = machine;
+  const Launch& l = *m.launch;
+  const int slot = c.first + rank, threads = l.block[0] * l.block[1] * l.block[2];
+  Block& b = m.blocks[slot];
+  Clocks* const clocks = b.clocks;
+  b = {};
+  b.clocks = clocks;
+  b.cluster = &c;
+  b.slot = slot;
+  b.rank = rank;
+  const uint32_t x = rank % l.cluster[0], y = rank / l.cluster[0] % l.cluster[1], z = rank / (l.cluster[0] * l.cluster[1]);
+  b.index = {at.x * l.cluster[0] + x, at.y * l.cluster[1] + y, at.z * l.cluster[2] + z};
+  b.number = (b.index.z * l.grid[1] + b.index.y) * l.grid[0] + b.index.x;
+  b.live = b.threads = threads;
+  b.first = &m.threads[slot * threads];
+  SharedMemory& memory = shared_memories[slot];
+  b.shared = memory.bytes(l.shared_bytes);
+  b.shadow = memory.shadow;
+  memset(b.shared, POISON, l.shared_bytes + BEHIND);
+  begin_clocks(b);
+  for (int i = 0; i < threads; i++) {
+    Thread& t = b.first[i];
+    const Array<Copy> copies = t.copies;
+    t = {};
+    t.copies = copies;
+    t.copies.count = 0;
+    t.block = &b;
+    t.number = i;
+    t.lane = i % WARP;
+    t.global = slot * threads + i;
+    t.index = {i % l.block[0], i / l.block[0] % l.block[1], i / (l.block[0] * l.block[1])};
+    t.state = NEW;
+    set_ready(t);
+  }
+}
+// The next cluster begins, if there is one and room for it: as many blocks run side by side as there are slots.
+bool admit() {
+  Machine& m = machine;
+  const Launch& l = *m.launch;
+  const int size = l.cluster[0] * l.cluster[1] * l.cluster[2], threads = l.block[0] * l.block[1] * l.block[2];
+  int first = 0;
+  while (first + size <= MOST_BLOCKS && m.clusters[first].live) first += size;
+  if (!grid.left || first + size > MOST_BLOCKS) return false;
+  const int used = (first + size) * threads;
+  if (used > m.threads.count) m.threads.resize(used);
+  Cluster& c = m.clusters[first];
+  bool sampling = grid.begun >= SAMPLED_BLOCKS;  // visits of two clusters would mix
+  for (const Cluster& other : m.clusters) sampling |= other.live && other.sampled;
+  c = {first, size, size * threads, 0, false, {"", 0}, !sampling};
+  m.live += c.live;
+  const uint32_t at = (uint32_t)grid.at;
+  for (int r = 0; r < size; r++) begin_block(c, r, {at % grid.clusters.x, at / grid.clusters.x % grid.clusters.y, at / (grid.clusters.x * grid.clusters.y)});
+  begin_sm90(c);
+  grid.at = (grid.at + grid.step) % grid.count;
+  grid.begun++;
+  grid.left--;
+  return true;
+}
+// What can happen although no thread can run. False if there is nothing.
+bool go_on() { return bring_one() || admit(); }
+// All its threads are through.
+void end_cluster(const Cluster& c) {
+  if (c.sampled) count_visits();
+  const uint32_t bytes = machine.launch->shared_bytes;
+  for (int i = c.first; i < c.first + c.size; i++)
+    for (uint32_t k = 0; k < BEHIND; k++)
+      if (machine.blocks[i].shared[bytes + k] != POISON)
+        fail({machine.entry, 0}, "byte %u of the %u of shared memory was written, not through store", bytes + k, bytes);
+}
+
 // The current thread's kernel has returned.
 void leave() {
   Machine& m = machine;
@@ -21,6 +119,7 @@ void leave() {
   t.state = DONE;
   clear_ready(t);
   b.live--;
+  b.cluster->live--;
   b.warps[t.number / WARP].done |= 1u << t.lane;
   m.live--;
   if (t.copies.count) fail(t.copies[0].site, "copy_async that is under way when its thread is through");
@@ -28,6 +127,7 @@ void leave() {
   if (barrier.arrived && barrier.expected == b.threads)
     fail(barrier.site, "block_barrier that thread %d never reaches: it is through", t.number);
   leave_sm90(t);
+  if (!b.cluster->live) end_cluster(*b.cluster);
 }
 
 // What every fiber does: a thread's kernel, then that of the next thread which has not begun, and so on. So threads that never wait
@@ -57,83 +157,20 @@ void fiber() {
   go(&nowhere, &m.main);
 }
 
-// Shared memory of all blocks of one rank, between pages that nobody may touch, and what is known of it.
-struct SharedMemory {
-  unsigned char* whole = nullptr;
-  size_t capacity = 0;
-  Byte* shadow = nullptr;
-  unsigned char* bytes(uint32_t size) {
-    const size_t page = sysconf(_SC_PAGESIZE), needed = (size + BEHIND + page - 1) / page * page;
-    if (needed > capacity) {
-      if (whole) munmap(whole, capacity + 2 * page);
-      free(shadow);
-      capacity = needed;
-      whole = (unsigned char*)mmap(nullptr, capacity + 2 * page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-      if (whole == MAP_FAILED || mprotect(whole + page, capacity, PROT_READ | PROT_WRITE)) abort();
-      shadow = (Byte*)calloc(capacity, sizeof(Byte));
-    }
-    return whole + page;
-  }
-};
-SharedMemory shared_memories[MOST_BLOCKS];
-
-// Runs the blocks of one cluster, of which `first` is the number of the first in the grid of clusters.
-bool run_cluster(dim3 cluster) {
+// Begins clusters of the grid and runs them; others begin when all that run wait.
+bool run_grid() {
   Machine& m = machine;
-  Launch& l = *m.launch;
-  const int size = l.cluster[0] * l.cluster[1] * l.cluster[2], threads = l.block[0] * l.block[1] * l.block[2];
-  m.blocks.resize(size);
-  m.threads.resize(size * threads);
-  memset(m.ready, 0, sizeof m.ready);
-  m.live = size * threads;
-  for (int r = 0; r < size; r++) {
-    Block& b = m.blocks[r];
-    Clocks* const clocks = b.clocks;
-    b = {};
-    b.clocks = clocks;
-    b.rank = r;
-    const uint32_t x = r % l.cluster[0], y = r / l.cluster[0] % l.cluster[1], z = r / (l.cluster[0] * l.cluster[1]);
-    b.index = {cluster.x * l.cluster[0] + x, cluster.y * l.cluster[1] + y, cluster.z * l.cluster[2] + z};
-    b.live = b.threads = threads;
-    b.first = &m.threads[r * threads];
-    SharedMemory& memory = shared_memories[r];
-    b.shared = memory.bytes(l.shared_bytes);
-    b.shadow = memory.shadow;
-    memset(b.shared, POISON, l.shared_bytes + BEHIND);
-    begin_clocks(b);
-    for (int i = 0; i < threads; i++) {
-      Thread& t = b.first[i];
-      const Array<Copy> copies = t.copies;
-      t = {};
-      t.copies = copies;
-      t.copies.count = 0;
-      t.block = &b;
-      t.number = i;
-      t.lane = i % WARP;
-      t.global = r * threads + i;
-      t.index = {i % l.block[0], i / l.block[0] % l.block[1], i / (l.block[0] * l.block[1])};
-      t.state = NEW;
-      set_ready(t);
-    }
-  }
-  begin_sm90();
-  m.current = &m.threads[0];
-  switch_from(&m.main);
-  if (m.failed && m.current->state == DONE) m.leaving = m.current->stack;
-  arrived();
-  if (m.failed)  // whoever still waits will never go on
-    for (int i = 0; i < m.threads.count; i++)
+  while (grid.left) {
+    for (int i = 0; i < plan.together() && admit(); i++);
+    m.current = &m.threads[0];
+    switch_from(&m.main);
+    if (m.failed && m.current->state == DONE) m.leaving = m.current->stack;
+    arrived();
+    if (!m.failed) continue;
+    for (int i = 0; i < m.threads.count; i++)  // whoever still waits will never go on
       if (m.threads[i].state == READY || m.threads[i].state == WAITING) m.stacks.give(m.threads[i].stack);
-  if (m.failed) return false;
-  if (sampling) count_visits();
-  for (int r = 0; r < size; r++)
-    for (uint32_t i = 0; i < BEHIND; i++)
-      if (m.blocks[r].shared[l.shared_bytes + i] != POISON) {
-        Text text;
-        text.add("%s: byte %u of the %u of shared memory was written, not through store; block (%u, %u, %u)", m.entry, l.shared_bytes + i, l.shared_bytes,
-                 m.blocks[r].index.x, m.blocks[r].index.y, m.blocks[r].index.z);
-        return false;
-      }
+    return false;
+  }
   return true;
 }
 // A kernel touched what nobody may touch, by a pointer that was not checked.
@@ -187,7 +224,7 @@ uint32_t most_shared(int arch) {
 }
 }  // namespace emulator
 
-extern "C" int emulator_run(emulator::Launch* launch, int version, const char* entry, int arch, void (*kernel)(void**)) {
+extern "C" int emulator_run(emulator::Launch* launch, int version, const char* entry, int arch, uint32_t cluster, void (*kernel)(void**)) {
   using namespace emulator;
   Machine& m = machine;
   m.launch = launch;
@@ -210,29 +247,34 @@ extern "C" int emulator_run(emulator::Launch* launch, int version, const char* e
   else if (launch->shared_bytes > most_shared(arch)) text.add("%s: %u bytes of shared memory in a block: at most %u on sm_%d", entry, launch->shared_bytes, most_shared(arch), arch / 10);
   else if (!blocks || blocks > MOST_BLOCKS || launch->grid[0] % launch->cluster[0] || launch->grid[1] % launch->cluster[1] || launch->grid[2] % launch->cluster[2])
     text.add("%s: clusters of (%u, %u, %u) blocks in a grid of (%u, %u, %u)", entry, launch->cluster[0], launch->cluster[1], launch->cluster[2], launch->grid[0], launch->grid[1], launch->grid[2]);
+  else if (blocks != cluster) text.add("%s: launched in clusters of %llu blocks, compiled for %u", entry, (unsigned long long)blocks, cluster);
   if (text.used) return 1;
   gridDim = {launch->grid[0], launch->grid[1], launch->grid[2]};
   blockDim = {launch->block[0], launch->block[1], launch->block[2]};
-  const dim3 clusters{launch->grid[0] / launch->cluster[0], launch->grid[1] / launch->cluster[1], launch->grid[2] / launch->cluster[2]};
-  const uint64_t count = (uint64_t)clusters.x * clusters.y * clusters.z;
+  grid.clusters = {launch->grid[0] / launch->cluster[0], launch->grid[1] / launch->cluster[1], launch->grid[2] / launch->cluster[2]};
+  grid.count = grid.left = (uint64_t)grid.clusters.x * grid.clusters.y * grid.clusters.z;
+  grid.begun = grid.at = 0;
+  grid.step = 1;
   // A step without a common divisor visits all of them in an order of its own.
-  uint64_t step = 1, at = 0;
-  if (plan.shuffled && count > 2) {
+  if (plan.shuffled && grid.count > 2) {
     auto divides = [](uint64_t a, uint64_t b) { while (b) { const uint64_t r = a % b; a = b; b = r; } return a; };
-    for (step = count / 3 + 1 + draw() % count; divides(step, count) != 1;) step++;
-    at = draw() % count;
-  } else if (plan.order == BACKWARD) {
-    step = count - 1;
-    at = count - 1;
-  }
-  bool right = true;
-  const Signals signals;
+    for (grid.step = grid.count / 3 + 1 + draw() % grid.count; divides(grid.step, grid.count) != 1;) grid.step++;
+    grid.at = draw() % grid.count;
+  } else if (plan.order == BACKWARD) grid.at = grid.step = grid.count - 1;
   forget_sources();
-  for (uint64_t i = 0; i < count && right; i++, at = (at + step) % count) {
-    sampling = i < SAMPLED_BLOCKS;
-    right = run_cluster({(uint32_t)(at % clusters.x), (uint32_t)(at / clusters.x % clusters.y), (uint32_t)(at / ((uint64_t)clusters.x * clusters.y))});
-  }
+  forget_knowledge();
+  blocks_of_grid = (int)(grid.count * blocks);
+  begin_global_shadow();
+  boxes.count = 0;
+  happen = go_on;
+  memset(m.ready, 0, sizeof m.ready);
+  for (Cluster& c : m.clusters) c.live = 0;
+  m.live = m.watchers = 0;
+  m.threads.reserve((int)(MOST_BLOCKS / blocks * blocks * threads));  // they stay where they are
+  m.threads.count = 0;
+  const Signals signals;
+  const bool right = run_grid();
   m.current = nullptr;
-  if (right) list_conflicts();
+  if (right) list_sites();
   return right ? 0 : 1;
 }

@@ -1,5 +1,7 @@
 """CUDA source as C++ for the emulator: the system's compiler, the headers with FP_EMULATE, a launcher per kernel."""
 
+import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +21,8 @@ FLAGS = (
     *("-Wl,-s", "-Wl,--as-needed"),
 )
 
+CLUSTER = re.compile(r"__cluster_dims__\(([\d, ]+)\)")
+
 # g++ 12 fails in its scalar replacement of aggregates on some kernels that read a tile of shared memory.
 INTERNAL, WITHOUT_SRA = "internal compiler error", ("-fno-tree-sra",)
 
@@ -37,7 +41,7 @@ class EmulatorCompiler:
 
     def unit(self, kernels: Sequence[Kernel]) -> str:
         """See Compiler."""
-        launchers = "".join(f"FP_LAUNCHER(k{i}, {k.entry})\n" for i, k in enumerate(kernels))
+        launchers = "".join(launcher(f"k{i}", k.entry, k.source) for i, k in enumerate(kernels))
         head = f"#define FP_EMULATE\n#define __CUDA_ARCH__ {arch_number(self.device.arch)}\n"
         return head + inclusions(PRELUDE, kernels) + in_namespaces(kernels) + '#line 1 "launchers"\n' + launchers
 
@@ -66,6 +70,14 @@ class EmulatorCompiler:
 def emulator_compiler(device: Device, limits: Limits = DEFAULT_LIMITS, include: Path = INCLUDE) -> EmulatorCompiler:
     """An emulator compiler with the first C++ compiler that works. Raises CompilerMissing."""
     return EmulatorCompiler(device, find_compiler(None, limits, include))
+
+
+def launcher(space: str, entry: str, source: str) -> str:
+    """Text by which a kernel in a namespace is launched. Clusters are of as many blocks as the attribute in its source
+    says, which is all that a device goes by; the emulator refuses a launch with others."""
+    found = CLUSTER.search(source)
+    blocks = math.prod(int(n) for n in found[1].split(",")) if found else 1
+    return f"FP_LAUNCHER({space}, {entry}, {blocks})\n"
 
 
 def arch_number(arch: str) -> int:

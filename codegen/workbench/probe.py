@@ -36,7 +36,7 @@ SOURCES["emulator"] = f"""#define FP_EMULATE
 #include "vec_cuda.cuh"
 namespace k0 {{
 {SOURCES["cuda"]}}}
-FP_LAUNCHER(k0, {ENTRY})
+FP_LAUNCHER(k0, {ENTRY}, 1)
 """
 KERNEL_SECONDS = 2.0
 SECONDS = 15.0  # for all of it: on CUDA, the driver starts first

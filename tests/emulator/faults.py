@@ -1,8 +1,8 @@
 """Seeded faults: a kernel, a change to it, and whether the emulator or the result shows the change.
 
 A fault names text of the kernel's source, or of a header, and what stands there instead. The unchanged kernel must pass
-on every seed; on one of them the changed one must be reported, give a wrong result, or meet bank conflicts that the
-unchanged one does not.
+on every seed; on one of them the changed one must be reported, give a wrong result, or meet bank conflicts or touch
+sectors of global memory that the unchanged one does not.
 """
 
 import shutil
@@ -48,7 +48,8 @@ class Subject(Protocol):
 
 @dataclass(frozen=True)
 class HandWritten:
-    """A kernel written for a test. Results must be equal bit for bit."""
+    """A kernel written for a test. Results must be equal bit for bit. temporary, flags: words of memory that it may
+    use, its last parameters; flags begin with zeros. launches: one after another, with the same flags."""
 
     name: str
     source: str
@@ -58,15 +59,23 @@ class HandWritten:
     inputs: tuple[Array, ...]
     expected: tuple[Array, ...]
     arch: str = "sm_80"
+    temporary: int = 0
+    flags: int = 0
+    launches: int = 1
 
     def kernel(self) -> Kernel:
         launch = Launch((self.grid, 1, 1), (self.block, 1, 1), self.shared_bytes)
         return Kernel(f"k_{self.name}", self.source, "cuda", "test", self.name, launch)
 
     def run(self, emulation: Emulation, seed: int) -> tuple[str, Run]:
-        placed = _apart([*self.inputs, *(np.full_like(a, -77) for a in self.expected)])
+        placed = _apart([*self.inputs, *(np.empty_like(a) for a in self.expected)])
         inputs, outputs = placed[: len(self.inputs)], placed[len(self.inputs) :]
-        run = run_arrays(emulation, inputs, outputs, seed=seed)
+        temporaries = [np.full(self.temporary, -77, np.int32)] if self.temporary else []
+        flags = [np.zeros(self.flags, np.int32)] if self.flags else []
+        for _ in range(self.launches):
+            for output in outputs:
+                output[...] = -77
+            run = run_arrays(emulation, inputs, outputs, temporaries, seed, flags)
         wrong = [i for i, (a, b) in enumerate(zip(outputs, self.expected, strict=True)) if not np.array_equal(a, b)]
         return (f"wrong result in out{wrong[0]}" if wrong else ""), run
 
@@ -113,8 +122,8 @@ class Generated:
 @dataclass(frozen=True)
 class Fault:
     """text, replacement: once in the kernel's source, or `count` times; in the header of codegen/include where one is
-    named. report: part of what the emulator is expected to say; "": anything, or a wrong result, or bank
-    conflicts."""
+    named. report: part of what the emulator is expected to say; "": anything, or a wrong result, or
+    accesses that cost more."""
 
     name: str
     subject: Subject = field(repr=False)
@@ -155,26 +164,44 @@ class Fault:
 @dataclass(frozen=True)
 class Observation:
     """Result of the runs over all seeds. problem: the first one, with its seed; "" for none. passes: through the banks
-    of shared memory. least: passes that were needed."""
+    of shared memory; sectors: of global memory that were touched. least_...: that were needed."""
 
     problem: str
-    passes: int
-    least: int
+    passes: int = 0
+    least_passes: int = 0
+    sectors: int = 0
+    least_sectors: int = 0
+
+    def costs_more(self, sound: "Observation") -> str:
+        """Costs of accesses beyond the sound kernel's, for as much memory: "" if nothing."""
+        if self.passes * sound.least_passes > 1.01 * sound.passes * self.least_passes:
+            return f"{self.passes} passes through the banks where {self.least_passes} have to be"
+        if self.sectors * sound.least_sectors > 1.01 * sound.sectors * self.least_sectors:
+            return f"{self.sectors} sectors where {self.least_sectors} have to be"
+        return ""
 
 
 def observe(subject: Subject, emulation: Emulation, seeds: Sequence[int] = SEEDS) -> Observation:
     """Runs a kernel on each seed until something is wrong."""
-    passes = least = 0
+    runs: list[Run] = []
+    problem = ""
     for seed in seeds:
         try:
             problem, run = subject.run(emulation, seed)
+            runs.append(run)
         except EmulatorFault as e:
-            return Observation(f"{e} (seed {seed})", passes, least)
-        passes += sum(c.passes for c in run.conflicts)
-        least += sum(c.least for c in run.conflicts)
+            problem = str(e)
         if problem:
-            return Observation(f"{problem} (seed {seed})", passes, least)
-    return Observation("", passes, least)
+            problem += f" (seed {seed})"
+            break
+    conflicts, sectors = [c for r in runs for c in r.conflicts], [s for r in runs for s in r.sectors]
+    return Observation(
+        problem,
+        sum(c.passes for c in conflicts),
+        sum(c.least for c in conflicts),
+        sum(s.touched for s in sectors),
+        sum(s.least for s in sectors),
+    )
 
 
 class Faults:
@@ -202,10 +229,10 @@ class Faults:
         else:
             emulation = self._emulation(fault.subject, fault.entry, drawn)
         found = observe(fault.subject, emulation)
-        conflicts = found.passes * sound.least > 1.01 * sound.passes * found.least
-        assert found.problem or conflicts, f"{name}: nobody noticed"
+        costs = found.costs_more(sound)
+        assert found.problem or costs, f"{name}: nobody noticed"
         assert fault.report in found.problem, f"{name}: {found.problem}"
-        return found.problem or f"{found.passes} passes through the banks where {found.least} have to be"
+        return found.problem or costs
 
     def _emulation(self, subject: Subject, entry: str, drawn: frozenset[str]) -> Emulation:
         if subject.arch not in self._built:

@@ -78,7 +78,110 @@ MASKED = HandWritten(
     5, 32, 0, (Z,), (Z + 1,),
 )  # fmt: skip
 
-KERNELS = (BLOCK_SUM, WARP_TRANSPOSE, PIPELINE, PRODUCT, HISTOGRAM, SPECIALISED, MASKED)
+# ---- sums of columns: each block's rows first, then by the last block all blocks' sums
+L = small(20, 128)
+LAST_BLOCK = HandWritten(
+    "last_block",
+    source("last_block"),
+    5, 128, 16, (L,), (L.sum(0),), temporary=5 * 128, flags=1, launches=2,
+)  # fmt: skip
+
+# ---- sums of all elements before: each block waits for the one whose ticket is before its own
+C = RNG.integers(-99, 99, 24 * 64).astype(np.int32)
+LOOK_BACK = HandWritten(
+    "look_back",
+    source("look_back"),
+    24, 64, 66 * 4, (C,), (C.cumsum().astype(np.int32),), temporary=24, flags=25,
+)  # fmt: skip
+
+# ---- all blocks wait for each other, then read what the next one wrote
+G = RNG.integers(-99, 99, 6 * 64).astype(np.int32)
+TOGETHER = HandWritten(
+    "together",
+    source("together"),
+    6, 64, 0, (G,), (2 * (np.roll(G, -64) - G),), temporary=6 * 64, flags=1,
+)  # fmt: skip
+
+KERNELS = (
+    *(BLOCK_SUM, WARP_TRANSPOSE, PIPELINE, PRODUCT, HISTOGRAM, SPECIALISED, MASKED),
+    *(LAST_BLOCK, LOOK_BACK, TOGETHER),
+)
+FENCE, TICKET = "    memory_fence();\n", "    shared_store(ticket, splat<1>(atomic_add(flags, 1)));\n"
+
+BLOCK_FAULTS = (
+    Fault("no fence before the ticket", LAST_BLOCK, FENCE + TICKET, TICKET, "race: load"),
+    Fault("no fence behind the ticket", LAST_BLOCK, TICKET + FENCE, TICKET, "race: load"),
+    Fault("both fences before the ticket", LAST_BLOCK, FENCE + TICKET + FENCE, FENCE + FENCE + TICKET, "race: load"),
+    Fault(
+        "fence of another thread",
+        LAST_BLOCK,
+        "  if (threadIdx.x == 0) {\n" + FENCE,
+        "  if (threadIdx.x == 1) memory_fence();\n  if (threadIdx.x == 0) {\n",
+        "race: load",
+    ),
+    Fault(
+        "no barrier before the ticket",
+        LAST_BLOCK,
+        "  block_barrier();\n  if (threadIdx.x == 0) {",
+        "  if (threadIdx.x == 0) {",
+        "race: load",
+    ),
+    Fault("plain tickets", LAST_BLOCK, "atomic_add(flags, 1)", "read(flags)"),
+    Fault(
+        "tickets by loads and stores",
+        LAST_BLOCK,
+        "shared_store(ticket, splat<1>(atomic_add(flags, 1)));",
+        "const int n = read(flags); write(flags, n + 1); shared_store(ticket, splat<1>(n));",
+        "race",
+    ),
+    Fault("the last but one is the last", LAST_BLOCK, "blocks - 1) return", "blocks - 2) return"),
+    Fault(
+        "every block is the last", LAST_BLOCK, "  if (get(shared_load<int, 1>(ticket), 0) != blocks - 1) return;\n", ""
+    ),
+    Fault("sums of all blocks in one place", LAST_BLOCK, "write(tmp0 + blockIdx.x * 128", "write(tmp0", "race: store"),
+    Fault(
+        "the ticket is set back early",
+        LAST_BLOCK,
+        "  block_barrier();\n  if (get(",
+        "  if (threadIdx.x == 0) write(flags, 0);\n  block_barrier();\n  if (get(",
+    ),
+    Fault("the ticket is not set back", LAST_BLOCK, "  if (threadIdx.x == 0) write(flags, 0);\n", ""),
+    Fault(
+        "written once more",
+        LAST_BLOCK,
+        "  write(out0 + column, total);",
+        "  write(out0 + column, total);\n  block_barrier();\n  write(out0 + 127 - column, total);",
+        "nobody read since",
+    ),
+    Fault(
+        "tiles in the order of blocks",
+        LOOK_BACK,
+        "const int tile = get(shared_load<int, 1>(part + 64), 0);",
+        "const int tile = blockIdx.x;",
+        "deadlock",
+    ),
+    Fault(
+        "the flag before the value",
+        LOOK_BACK,
+        "    write(tmp0 + tile, before + sum);\n    store_release(flags + tile + 1, 1);",
+        "    store_release(flags + tile + 1, 1);\n    write(tmp0 + tile, before + sum);",
+    ),
+    Fault("a plain flag", LOOK_BACK, "store_release(flags + tile + 1, 1)", "write(flags + tile + 1, 1)"),
+    Fault(
+        "a flag by an atomic without a fence",
+        LOOK_BACK,
+        "store_release(flags + tile + 1, 1)",
+        "atomic_add(flags + tile + 1, 1)",
+        "race: load",
+    ),
+    Fault("nobody waits", LOOK_BACK, "      wait_until(flags + tile, [](int f) { return f == 1; });\n", ""),
+    Fault("waits for another value", LOOK_BACK, "f == 1", "f == 2", "deadlock"),
+    Fault("waits for the flag before", LOOK_BACK, "wait_until(flags + tile,", "wait_until(flags + tile - (tile > 1),"),
+    Fault("no fence before all meet", TOGETHER, FENCE, "", "race: load"),
+    Fault("one block too few", TOGETHER, "f == blocks", "f >= blocks - 1"),
+    Fault("all but the first wait", TOGETHER, "  block_barrier();\n  write(out0", "  write(out0"),
+    Fault("one waits for more blocks than there are", TOGETHER, "f == blocks", "f == blocks + 1", "deadlock"),
+)
 
 PRIMITIVE_FAULTS = (
     Fault("no block barrier", BLOCK_SUM, "  block_barrier();\n", "", "nobody wrote"),
@@ -119,6 +222,12 @@ PRIMITIVE_FAULTS = (
         "is through",
     ),
     Fault("one sum too few", BLOCK_SUM, "by = 16", "by = 8"),
+    Fault(
+        "columns are read",
+        WARP_TRANSPOSE,
+        "in0 + (warp * 32 + row) * 32 + lane",
+        "in0 + (warp * 32 + (row + lane) % 32) * 32 + lane",
+    ),
     Fault("no warp barrier", WARP_TRANSPOSE, "  warp_barrier();\n", "", "nobody wrote"),
     Fault(
         "warp barrier of half a warp",

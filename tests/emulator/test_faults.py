@@ -3,9 +3,9 @@
 import pytest
 
 from tests.emulator.faults import Faults
-from tests.emulator.primitives import PRIMITIVE_FAULTS
+from tests.emulator.primitives import BLOCK_FAULTS, PRIMITIVE_FAULTS
 
-FAULTS = Faults(PRIMITIVE_FAULTS)
+FAULTS = Faults((*PRIMITIVE_FAULTS, *BLOCK_FAULTS))
 
 
 @pytest.mark.parametrize("name", FAULTS.names)

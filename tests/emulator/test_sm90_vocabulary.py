@@ -39,6 +39,7 @@ BEGIN_TOGETHER = BEGIN.replace("block_barrier()", "cluster_barrier()")
 LOAD = "if (threadIdx.x == 0) { barrier_expect(bar, 1024); tensor_load<2>(at, map0, bar, 0, 0); }"
 MULTIPLY = """
   for (int i = threadIdx.x; i < 8192; i += 128) store<1, 1>(shared + i, Vec<uint8_t, 1>{0});
+  fence_async_shared();
   block_barrier();
   const uint64_t da = matrix_descriptor(shared_address(shared), 16, 1024);
   float sums[4] = {};
@@ -104,7 +105,54 @@ WRONG = {
     "accumulators written meanwhile": Wrong(
         MULTIPLY + "sums[1] = 2.f; wgmma_wait<0>();", "was written before wgmma_wait", 128
     ),
+    "registers written meanwhile": Wrong(
+        MULTIPLY.replace(
+            "wgmma<bf16, 8>(sums, da, da, true);", "uint32_t a[4] = {}; wgmma<bf16, 8>(sums, a, da, true);"
+        )
+        + "if (threadIdx.x == 40) a[2] = 1; wgmma_wait<0>();",
+        "registers of a were written in lane 8",
+        128,
+    ),
     "no fence": Wrong(MULTIPLY.replace("wgmma_fence();", "") + "wgmma_wait<0>();", "before the first wgmma_fence", 128),
+    "no fence since the last products": Wrong(
+        MULTIPLY + "wgmma_wait<0>(); wgmma<bf16, 8>(sums, da, da, true); wgmma_commit(); wgmma_wait<0>();",
+        "without a wgmma_fence since the last commit",
+        128,
+    ),
+    "products of what threads wrote": Wrong(
+        MULTIPLY.replace("fence_async_shared();", "") + "wgmma_wait<0>();", "and no fence_async_shared since", 128
+    ),
+    "a fence before the last write": Wrong(
+        MULTIPLY.replace("block_barrier();", "store<1, 1>(shared + threadIdx.x, Vec<uint8_t, 1>{0}); block_barrier();")
+        + "wgmma_wait<0>();",
+        "and no fence_async_shared since",
+        128,
+    ),
+    "a fence of others": Wrong(
+        MULTIPLY.replace("fence_async_shared();", "if (threadIdx.x % 32) fence_async_shared();") + "wgmma_wait<0>();",
+        "and no fence_async_shared since",
+        128,
+    ),
+    "a copy over what a thread wrote": Wrong(
+        BEGIN
+        + "if (threadIdx.x == 0) store<1, 1>(shared + 512, Vec<uint8_t, 1>{0});"
+        + LOAD
+        + "if (threadIdx.x == 0) barrier_wait(bar, 0);",
+        "tensor_load to byte 512",
+    ),
+    "a barrier that copies do not know of": Wrong(
+        BEGIN.replace("fence_barrier_init();", "") + LOAD + "barrier_wait(bar, 0);", "begun without fence_barrier_init"
+    ),
+    "a barrier that another thread fenced": Wrong(
+        BEGIN.replace("fence_barrier_init(); }", "} else fence_barrier_init();") + LOAD + "barrier_wait(bar, 0);",
+        "begun without fence_barrier_init",
+    ),
+    "a barrier that other blocks do not know of": Wrong(
+        BEGIN_TOGETHER.replace("fence_barrier_init();", "")
+        + "if (threadIdx.x == 0) barrier_arrive_at(bar, 1 - blockIdx.x); cluster_barrier();",
+        "other blocks may not know of it",
+        cluster=2,
+    ),
     "a descriptor within a pattern": Wrong(
         MULTIPLY.replace("shared_address(shared),", "shared_address(shared) + 128,") + "wgmma_wait<0>();",
         "into a pattern of 1024",

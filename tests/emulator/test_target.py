@@ -11,7 +11,7 @@ import pytest
 from codegen.devices.detection import detect
 from codegen.families import FAMILIES
 from codegen.kernel import Kernel, Launch
-from codegen.launch.emulator import Conflicts, EmulatorFault
+from codegen.launch.emulator import Conflicts, EmulatorFault, Sectors
 from codegen.sandbox.limits import Limits
 from codegen.sandbox.object_cache import ObjectCache
 from codegen.workbench.workbench import Workbench
@@ -122,6 +122,21 @@ def test_bank_conflicts_are_counted_by_line() -> None:
     assert found[line] == Conflicts("k_wide", line, 32 * 64, 64)  # 32 rows of 2 warps, all lanes in one bank
     assert all(c.passes == c.least for c in WARP_TRANSPOSE.run(emulation, 0)[1].conflicts)
     assert all(c.passes == c.least for c in BLOCK_SUM.run(sound, 0)[1].conflicts)
+
+
+def test_sectors_are_counted_by_line() -> None:
+    across = replace(
+        WARP_TRANSPOSE,
+        name="across",
+        source=WARP_TRANSPOSE.source.replace("_warp_transpose", "_across").replace(
+            "(warp * 32 + row) * 32 + lane));", "(warp * 32 + lane) * 32 + row));"
+        ),
+    )
+    along, emulation = build([WARP_TRANSPOSE.kernel(), across.kernel()])
+    line = 1 + next(i for i, text in enumerate(across.source.splitlines()) if "load<1, 1>" in text)
+    found = {s.line: s for s in across.run(emulation, 0)[1].sectors}
+    assert found[line] == Sectors("k_across", line, 64 * 32, 64 * 4)  # 64 rows, each lane in a sector of its own
+    assert all(s.touched == s.least for s in WARP_TRANSPOSE.run(along, 0)[1].sectors)
 
 
 @pytest.mark.soak

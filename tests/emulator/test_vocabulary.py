@@ -238,7 +238,34 @@ def rounding() -> list[Case]:
     return [Case("tf32", body, (("float", x),), "float", expected)]
 
 
-CASES = {c.name: c for c in (*exchanges(), *votes(), *atomics(), *copies(), *matrices(), *products(), *rounding())}
+def flags() -> list[Case]:
+    """Words that a thread releases and its neighbour acquires, waiting for them where it is the later one."""
+    found: list[Case] = []
+    for name, dtype in {"i32": np.int32, "f32": np.float32, "i64": np.int64}.items():
+        t, x = CTYPE[name], np.abs(values(dtype, 64)) + dtype(1)
+        body = (
+            f"  write(out0 + i, ({t})0);\n  block_barrier();\n"
+            "  if (i % 32 == 0) store_release(out0 + i, read(in0 + i));\n"
+            "  else if (i % 32 == 1)\n"
+            f"    store_release(out0 + i, wait_until(out0 + i - 1, []({t} y) {{ return y != 0; }}));\n"
+            "  block_barrier();\n"
+            f"  const {t} y = load_acquire(out0 + i / 32 * 32 + 1);\n  block_barrier();\n"
+            f"  if (i % 32 > 1) store_release(out0 + i, ({t})(y + read(in0 + i)));"
+        )
+        found.append(
+            Case(
+                f"flags_{name}",
+                body,
+                ((t, x),),
+                t,
+                by_warp(lambda w: np.where(LANES > 1, w[0] + w, w[0]).astype(w.dtype)),
+            )
+        )
+    return found
+
+
+TOPICS = (exchanges, votes, atomics, copies, matrices, products, rounding, flags)
+CASES = {c.name: c for topic in TOPICS for c in topic()}
 
 
 @lru_cache(maxsize=1)

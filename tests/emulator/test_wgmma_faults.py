@@ -16,6 +16,7 @@ from codegen.families import FAMILIES
 from codegen.kernel import Kernel
 from codegen.launch.emulator import Emulation, EmulatorFault, load_kernels, run_arrays
 from codegen.toolchain.compiler import INCLUDE, Failure
+from codegen.toolchain.emulator import launcher
 from fusion_ir import building as build
 from fusion_ir.core.extent import dense_strides, shape_of
 from fusion_ir.core.graph import Graph, InputSpec
@@ -51,6 +52,10 @@ def biased(x: Node, w: Node, b: Node) -> Node:
     return build.add(build.matmul(x, w), b)
 
 
+def of_last(x: Node, w: Node, b: Node) -> Node:
+    return biased(build.slice_(x, [0, 0, 64], [2, 300, 392]), w, b)
+
+
 def from_columns(x: Node, w: Node, b: Node) -> Node:
     return build.add(build.matmul(build.permute(x, [0, 2, 1]), build.permute(w, [0, 2, 1])), b)
 
@@ -60,8 +65,11 @@ GRAPHS = {
     "rows": dense_graph([tensor(2, 300, 328), tensor(2, 328, 264), tensor(264)], biased),
     "columns": dense_graph([tensor(2, 328, 304), tensor(2, 260, 328), tensor(260)], from_columns),
     "turns": dense_graph([tensor(3, 300, 328), tensor(3, 328, 264), tensor(264)], biased),
+    # the ring is gone round twice for each tile
+    "rounds": dense_graph([tensor(3, 140, 256), tensor(3, 256, 264), tensor(264)], biased),
+    "slice": dense_graph([tensor(2, 300, 392), tensor(2, 328, 264), tensor(264)], of_last),
 }
-SCHEDULES = {"rows": SHARED, "columns": SHARED, "turns": TURNS}
+SCHEDULES = {"rows": SHARED, "columns": SHARED, "turns": TURNS, "rounds": TURNS, "slice": SHARED}
 
 
 def changed(number: int, **fields: object) -> Callable[[tuple[TensorMapSpec, ...]], tuple[TensorMapSpec, ...]]:
@@ -127,6 +135,14 @@ FAULTS = {
     "no barrier of the cluster at the start": Fault(
         "rows", "if constexpr (Tile::CLUSTER > 1) cluster_meet();\n  else block_barrier();", "block_barrier();"
     ),
+    "barriers begun without a fence": Fault("rows", "    fence_barrier_init();\n", ""),
+    "fenced by a thread that began none": Fault(
+        "rows", "    fence_barrier_init();\n  }\n", "  }\n  if (threadIdx.x == 32) fence_barrier_init();\n"
+    ),
+    "one fence for all products": Fault("rows", "      wgmma_fence();\n", "      if (depth == 0) wgmma_fence();\n"),
+    "no fence before products": Fault("turns", "      wgmma_fence();\n", ""),
+    "cluster attribute of one block": Fault("rows", "__cluster_dims__(2, 1, 1)", "__cluster_dims__(1, 1, 1)"),
+    "cluster attribute dropped": Fault("columns", "__cluster_dims__(2, 1, 1) ", ""),
     "both blocks bring the same columns": Fault("columns", "tile.column + rank * PART, depth", "tile.column, depth"),
     "both blocks bring into one place": Fault("columns", "load_b(b + rank * PART * Tile::SWIZZLE,", "load_b(b,"),
     "sums begin with those before": Fault("rows", "depth + step != 0", "true"),
@@ -144,6 +160,10 @@ FAULTS = {
     "depth in elements": Fault("rows", "depth * 64, place, batch)", "depth, place, batch)"),
     "no swizzle in the map of a": Fault("rows", maps=changed(0, swizzle=0)),
     "no swizzle in the map of b": Fault("columns", maps=changed(1, swizzle=0)),
+    "rounds of the ring turn the parity once": Fault(
+        "rounds", "parity ^= stage / STAGES & 1;", "parity ^= stage >= STAGES;"
+    ),
+    "the map of a slice begins at the tensor": Fault("slice", maps=changed(0, offset_bytes=0)),
     "rows of a closer than they are": Fault("rows", maps=changed(0, strides_bytes=(640, 300 * 656))),
     "summed axis longer than it is": Fault("columns", maps=changed(1, sizes=(336, 260, 2))),
 }
@@ -164,7 +184,8 @@ def in_space(space: str, kernel: Kernel, entry: str, old: str, new: str) -> str:
     )
     text = f'{loops}\n#line 1 "{entry}"\n{kernel.source.replace(kernel.entry, entry)}'
     assert not old or text.count(old) == 1, (old, text.count(old))
-    return f"namespace {space} {{\n{text.replace(old, new) if old else text}\n}}\nFP_LAUNCHER({space}, {entry})\n"
+    changed_text = text.replace(old, new) if old else text
+    return f"namespace {space} {{\n{changed_text}\n}}\n{launcher(space, entry, changed_text)}"
 
 
 @pytest.fixture(scope="module")

@@ -33,6 +33,8 @@ ANYWHERE = """
   atomic_min(out0, x);
   atomic_max((double*)out0, 1.0);
   memory_fence();
+  store_release(out1 + 8, load_acquire(out1 + 9));
+  store_release((int64_t*)out1 + 8, wait_until((const int64_t*)out1 + 9, [](int64_t y) { return y > 3; }));
   copy_async<16>(shared_address(shared), in0 + i * 8, i < 7);
   copy_async<8>(shared_address(shared) + 64, in0);
   copy_async<4>(shared_address(shared) + 96, in0);
@@ -57,7 +59,18 @@ FROM_80 = """
   mma_16x8x32_s8(n, a, b[0], b[1]);
   for (int r = 0; r < 4; r++) out0[i + r] = d[r] + n[r];
 """
-EXPECTED = ("shfl.sync.bfly", "shfl.sync.down", "shfl.sync.up", "shfl.sync.idx", "bar.warp.sync", "vote.sync.ballot")
+EXPECTED = (
+    "shfl.sync.bfly",
+    "shfl.sync.down",
+    "shfl.sync.up",
+    "shfl.sync.idx",
+    "bar.warp.sync",
+    "vote.sync.ballot",
+    "ld.acquire.gpu.global.b32",
+    "ld.acquire.gpu.global.b64",
+    "st.release.gpu.global.b32",
+    "st.release.gpu.global.b64",
+)
 EXPECTED_80 = (
     "cp.async.cg.shared.global", "cp.async.ca.shared.global", "cp.async.commit_group", "cp.async.wait_group 0",
     "ldmatrix.sync.aligned.m8n8.x4.shared", "ldmatrix.sync.aligned.m8n8.x2.trans.shared", "f32.bf16.bf16.f32",

@@ -4,8 +4,28 @@
 #include "schedule.h"
 
 namespace emulator {
-inline void release(Barrier& barrier, int id) {
+// Barriers are `.aligned`: the lanes of a warp come to one together, and by one instruction. Called by the last to come.
+inline void check_aligned(Block& b, int id, const char* what, Site site) {
+  for (int first = 0; first < b.threads; first += WARP) {
+    uint32_t come = 0;
+    Site at = site;
+    for (int i = first; i < first + WARP && i < b.threads; i++) {
+      const Thread& t = b.first[i];
+      const bool last = &t == &self();
+      if (!last && (t.state != WAITING || t.wait != AT_BARRIER || t.barrier != id)) continue;
+      const Site own = last ? site : t.site;
+      if (come && !same(own, at))
+        fail(site, "divergent %s: lanes of warp %d come to those of %s:%d and %s:%d", what, first / WARP, at.file, at.line, own.file, own.line);
+      come |= 1u << t.lane;
+      at = own;
+    }
+    if (come && come != lanes_of(b.first[first]))
+      fail(site, "divergent %s: of warp %d the lanes %08x come, and the others do not", what, first / WARP, come);
+  }
+}
+inline void release(Barrier& barrier, int id, const char* what, Site site) {
   Block& b = block();
+  check_aligned(b, id, what, site);
   if (barrier.expected == b.threads) begin_epoch(b);
   else {
     int threads[MOST_THREADS], count = 0;
@@ -41,7 +61,7 @@ inline void arrive(int id, int expected, bool whole, const char* what, Site site
   t.barrier = id;
   t.expected = expected;
   if (++barrier.arrived == expected) {
-    release(barrier, id);
+    release(barrier, id, what, site);
     may_yield();
     return;
   }

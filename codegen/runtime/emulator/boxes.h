@@ -8,7 +8,7 @@ struct Box {
   const TensorMap* map;
   int at[5];
   uint32_t to, bar;
-  int rank;  // of the block that receives it
+  Block* into;
   Thread* by;
   Site site;
 };
@@ -37,9 +37,9 @@ inline uint32_t box_rows(const TensorMap& m) {
 inline void bring(const Box& x) {
   Thread* before = machine.current;
   machine.current = x.by;  // whose fault it is
-  Block& b = machine.blocks[x.rank];
+  Block& b = *x.into;
   const TensorMap& m = *x.map;
-  if (!b.live) fail(x.site, "tensor_load into block %d of the cluster, which is through", x.rank);
+  if (!b.live) fail(x.site, "tensor_load into block %d of the cluster, which is through", b.rank);
   const uint32_t row_bytes = m.box[0] * m.element_bytes;
   const uint32_t rows = box_rows(m);
   alignas(16) unsigned char row[4096];
@@ -61,20 +61,21 @@ inline void bring(const Box& x) {
     for (uint32_t chunk = 0; chunk < row_bytes; chunk += 16)
       memcpy(b.shared + (swizzled(x.to + r * row_bytes + chunk, m.swizzle) - SHARED_BASE), row + chunk, 16);
   }
-  shadow_arrived(b, x.to - SHARED_BASE, rows * row_bytes, b.threads, ++box_clocks[b.rank]);
+  shadow_arrived(b, x.to - SHARED_BASE, rows * row_bytes, b.threads, ++box_clocks[b.slot]);
   phase_at(b, x.bar, x.site);
-  begun_at(b, x.bar).arrived[b.threads] = box_clocks[b.rank];
+  begun_at(b, x.bar).arrived[b.threads] = box_clocks[b.slot];
   come(b, x.bar, -(int64_t)(rows * row_bytes), x.site);
   machine.current = before;
 }
 // From now on nobody may touch what the box is copied to. Who has done so before must be known to the thread that asks for
 // it; what another block's threads know cannot be told from clocks.
 inline void expect(const Box& x) {
-  Block& b = machine.blocks[x.rank];
+  Block& b = *x.into;
   const uint32_t bytes = box_rows(*x.map) * x.map->box[0] * x.map->element_bytes, at = x.to - SHARED_BASE;
   const int id = id_of(x.site);
+  if (x.by->block == &b) must_be_fenced(*x.by, at, bytes, "tensor_load to", x.site);
   if (x.by->block == &b) return shadow_store(*x.by, at, bytes, x.site, id, ON_ITS_WAY);
-  const Record mine = record(b.clocks->epoch, box_clocks[b.rank], ON_ITS_WAY, b.threads);
+  const Record mine = record(b.clocks->epoch, box_clocks[b.slot], ON_ITS_WAY, b.threads);
   for (uint32_t i = at; i < at + bytes; i++) b.shadow[i] = {mine, 0, 0, (uint16_t)id, 0, 0, 0};
 }
 // One box comes: the first, the last or any, as the order of threads is. False if there is none.
@@ -90,7 +91,7 @@ inline bool bring_one() {
 // Nothing may still be on its way to a block that is through.
 inline void check_boxes(Block& b) {
   for (int i = 0; i < boxes.count; i++)
-    if (boxes[i].rank == b.rank) fail(boxes[i].site, "tensor_load into block %d of the cluster, which is through", b.rank);
+    if (boxes[i].into == &b) fail(boxes[i].site, "tensor_load into block %d of the cluster, which is through", b.rank);
 }
 inline void check_map(const TensorMap& m, int rank, Site site) {
   if (m.rank != (uint32_t)rank) fail(site, "tensor_load with %d coordinates by a map of %u axes", rank, m.rank);
@@ -115,12 +116,14 @@ extern "C" void emulator_tensor_load(
   shared_of(block(), to, box_rows(*map) * map->box[0] * map->element_bytes, "tensor_load", site);
   if (!mask) mask = 1u << block().rank;
   else mask &= 0xffff;  // multicast
-  if (!mask || mask >> machine.blocks.count) fail(site, "tensor_load to blocks %x of a cluster of %d", mask, machine.blocks.count);
+  if (!mask || mask >> block().cluster->size) fail(site, "tensor_load to blocks %x of a cluster of %d", mask, block().cluster->size);
   machine.launch->accesses++;
-  Box x{map, {}, to, bar, 0, &self(), site};
+  Box x{map, {}, to, bar, nullptr, &self(), site};
   memcpy(x.at, coordinates, sizeof x.at);
   for (; mask; mask &= mask - 1) {
-    x.rank = __builtin_ctz(mask);
+    x.into = &peer(block(), __builtin_ctz(mask));
+    phase_at(*x.into, bar, site);
+    must_be_known(*x.into, bar, "copies", site);
     expect(x);
     if (plan.late) boxes.push(x);
     else bring(x);

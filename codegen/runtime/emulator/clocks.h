@@ -16,8 +16,13 @@ struct Clocks {
   uint64_t* stamps;      // by thread: the epoch that its row is of
   uint32_t* clocks;      // of the threads' own work, from 1
   uint64_t epoch, born;  // now, and when the block began
+  struct { uint64_t epoch; uint32_t clock; }* fences;  // by thread: its last fence_async_shared
 };
 inline uint64_t epochs = 0;  // of all blocks
+inline Array<int> epoch_blocks;  // of which block each epoch of the launch is
+// knowledge.h
+inline void whole_block_meets(Block& b);
+inline void meet_knowledge(Block& b, const int* threads, int count);
 
 inline void begin_clocks(Block& b) {
   if (!b.clocks) b.clocks = (Clocks*)calloc(1, sizeof(Clocks));
@@ -28,17 +33,22 @@ inline void begin_clocks(Block& b) {
     o.rows = (uint32_t*)realloc((void*)o.rows, sizeof(uint32_t) * o.width * b.threads);
     o.stamps = (uint64_t*)realloc((void*)o.stamps, sizeof(uint64_t) * b.threads);
     o.clocks = (uint32_t*)realloc((void*)o.clocks, sizeof(uint32_t) * b.threads);
+    o.fences = (decltype(o.fences))realloc((void*)o.fences, sizeof(*o.fences) * b.threads);
   }
   for (int i = 0; i < b.threads; i++) {
     o.stamps[i] = 0;
     o.clocks[i] = 1;
+    o.fences[i] = {0, 0};
   }
   o.epoch = o.born = ++epochs;
   o.wide = false;
+  epoch_blocks.push(b.number);
 }
 inline void begin_epoch(Block& b) {
+  whole_block_meets(b);
   b.clocks->epoch = ++epochs;
   b.clocks->wide = false;
+  epoch_blocks.push(b.number);
 }
 // The row of a thread, from `first` on as far as rows are used now.
 inline uint32_t* row_of(Clocks& o, int thread) {
@@ -74,6 +84,7 @@ inline bool sees(Clocks& o, int t, int u, uint32_t clock) {
 // These threads wait for each other: afterwards each sees all that they did before.
 inline void meet_clocks(Block& b, const int* threads, int count, bool one_warp) {
   Clocks& o = *b.clocks;
+  meet_knowledge(b, threads, count);
   if (!one_warp) widen(b);
   static uint32_t* all = nullptr;
   static int capacity = 0;

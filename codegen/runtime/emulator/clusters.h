@@ -5,28 +5,29 @@
 namespace emulator {
 constexpr int GROUP = 128, UNIT_REGISTERS = 65536;  // threads of a warp group; registers of a multiprocessor
 
-struct Cluster {
-  int arrived = 0;
-  Site site;
-  int registers[MOST_BLOCKS][MOST_THREADS / WARP];  // that a thread of the warp has now; 0: what the launch gave it
-};
-inline Cluster cluster;
-
-// Everybody who is not through has come: they go on.
-inline void settle_cluster() {
-  if (!cluster.arrived || cluster.arrived != machine.live) return;
-  cluster.arrived = 0;
-  for (int r = 0; r < machine.blocks.count; r++) begin_epoch(machine.blocks[r]);
-  for (int i = 0; i < machine.threads.count; i++) {
-    Thread& t = machine.threads[i];
-    if (t.state == WAITING && t.wait == AT_CLUSTER) wake(t);
+// Everybody of the cluster who is not through has come: they go on, and if the barrier orders memory, each knows what all did.
+inline void settle_cluster(Cluster& c) {
+  if (!c.arrived || c.arrived != c.live) return;
+  c.arrived = 0;
+  if (c.orders) {
+    Knowledge* all = nullptr;
+    for (int i = c.first; i < c.first + c.size; i++) {
+      begin_epoch(machine.blocks[i]);
+      if (c.size > 1) all = joined(all, knowledge_at_barrier(machine.blocks[i]));
+    }
+    for (int i = c.first; i < c.first + c.size; i++) machine.blocks[i].known = all;
   }
+  for (int i = c.first; i < c.first + c.size; i++)
+    for (int k = 0; k < machine.blocks[i].threads; k++) {
+      Thread& t = machine.blocks[i].first[k];
+      if (t.state == WAITING && t.wait == AT_CLUSTER) wake(t);
+    }
 }
 inline void check_registers(Block& b) {
   const int groups = b.threads / GROUP;
   int all = 0, set = 0;
   for (int g = 0; g < groups; g++) {
-    const int* of = &cluster.registers[b.rank][g * GROUP / WARP];
+    const int* of = &b.registers[g * GROUP / WARP];
     for (int w = 1; w < GROUP / WARP; w++)
       if (of[w] != of[0]) fail({"end", 0}, "warps of group %d have %d and %d registers", g, of[0], of[w]);
     all += of[0] * GROUP;
@@ -38,18 +39,20 @@ struct Given {
   int count;
 };
 inline void give_registers(Thread* lanes, uint32_t) {
-  cluster.registers[lanes->block->rank][lanes->number / WARP] = ((Given*)lanes->frame)->count;
+  lanes->block->registers[lanes->number / WARP] = ((Given*)lanes->frame)->count;
 }
 }  // namespace emulator
 
 extern "C" {
-void emulator_cluster_barrier(emulator::Site site) {
+void emulator_cluster_barrier(bool orders, emulator::Site site) {
   using namespace emulator;
-  if (cluster.arrived && !same(cluster.site, site))
-    fail(site, "divergent cluster_barrier: others wait at the one of %s:%d", cluster.site.file, cluster.site.line);
-  cluster.site = site;
-  if (++cluster.arrived == machine.live) {
-    settle_cluster();
+  Cluster& c = *block().cluster;
+  if (c.arrived && !same(c.site, site))
+    fail(site, "divergent cluster_barrier: others wait at the one of %s:%d", c.site.file, c.site.line);
+  c.site = site;
+  c.orders = orders;
+  if (++c.arrived == c.live) {
+    settle_cluster(c);
     may_yield();
     return;
   }

@@ -10,37 +10,37 @@ struct Loaded {
   int count;
   bool transposed;
 };
-inline void load_matrices(Thread* lanes, uint32_t mask) {
+inline void load_matrices(Thread* lanes, uint32_t) {
   const Loaded& f = *(Loaded*)lanes[0].frame;
   Thread* const last = machine.current;
   const Site site = last->site;
   const int id = id_of(site);
   for (int q = 0; q < f.count; q++) {
     const unsigned char* rows[8];
-    uint32_t addresses[WARP];
+    uint64_t addresses[WARP];
     for (int i = 0; i < 8; i++) {
       Thread& owner = lanes[8 * q + i];
       machine.current = &owner;
       addresses[i] = ((Loaded*)owner.frame)->address;
-      rows[i] = shared_at(addresses[i], 16, "load_matrix", site);
+      rows[i] = shared_at((uint32_t)addresses[i], 16, "load_matrix", site);
     }
     for (int l = 0; l < WARP; l++) {
       uint32_t& r = ((Loaded*)lanes[l].frame)->r[q];
       const int row = f.transposed ? l % 4 * 2 : l / 4, column = f.transposed ? l / 4 * 2 : l % 4 * 4;
-      const uint32_t at = addresses[row] - SHARED_BASE + column;
+      const uint32_t at = (uint32_t)addresses[row] - SHARED_BASE + column;
       if (!f.transposed) {
         shadow_load(lanes[l], at, 4, site, id);
         memcpy(&r, rows[row] + column, 4);
         continue;
       }
       shadow_load(lanes[l], at, 2, site, id);
-      shadow_load(lanes[l], addresses[row + 1] - SHARED_BASE + column, 2, site, id);
+      shadow_load(lanes[l], (uint32_t)addresses[row + 1] - SHARED_BASE + column, 2, site, id);
       uint16_t x, y;
       memcpy(&x, rows[row] + column, 2);
       memcpy(&y, rows[row + 1] + column, 2);
       r = x | (uint32_t)y << 16;
     }
-    if (sampling && lanes[0].block->rank == 0) count_conflicts(sources.items[id], addresses, 0xff, 16);
+    if (lanes[0].block->cluster->sampled && lanes[0].block->rank == 0) count_conflicts(sources.items[id].shared, addresses, 0xff, 16);
   }
   machine.current = last;
 }

@@ -1,9 +1,19 @@
 // Checks of accesses to global and shared memory.
 #pragma once
 #include "schedule.h"
-#include "shadow.h"
+#include "global_shadow.h"
 
 namespace emulator {
+// Whoever waits for a change of a flag looks again.
+inline void wake_watchers(const void* p) {
+  Machine& m = machine;
+  for (int i = 0; m.watchers && i < m.threads.count; i++) {
+    Thread& t = m.threads[i];
+    if (t.state != WAITING || t.wait != AT_MEMORY || t.watched != p) continue;
+    m.watchers--;
+    wake(t);
+  }
+}
 inline Buffer* buffer_at(uint64_t address) {
   static int last = 0;
   Launch& l = *machine.launch;
@@ -16,7 +26,6 @@ inline Buffer* buffer_at(uint64_t address) {
   }
   return nullptr;
 }
-inline const char* name_of(Access access) { return access == LOAD ? "load" : access == STORE ? "store" : "atomic"; }
 [[noreturn]] inline void out_of_bounds(uint64_t address, int bytes, Access access, Site site) {
   const Launch& l = *machine.launch;
   const Buffer* nearest = nullptr;
@@ -38,12 +47,15 @@ inline void global_access(const void* p, int bytes, Access access, Site site) {
   if (!b || address + bytes > b->start + b->bytes) out_of_bounds(address, bytes, access, site);
   const uint64_t at = address - b->start;
   if (address % bytes) fail(site, "%s of %d bytes at byte %llu of %s is not aligned to them", name_of(access), bytes, (unsigned long long)at, b->name);
-  if (b->kind == Buffer::INPUT && access != LOAD) fail(site, "%s to %s, which is an input", name_of(access), b->name);
+  if (b->kind == Buffer::INPUT && access != LOAD && access != ACQUIRE) fail(site, "%s to %s, which is an input", name_of(access), b->name);
+  if (self().block->cluster->sampled && self().block->rank == 0) note_visit(sources.items[id_of(site)].global, self(), address, bytes);
+  if (b->kind != Buffer::INPUT) shadow_global(self(), *b, address, bytes, access, site);
+  if (access == ATOMIC || access == RELEASE) wake_watchers(p);
   if (!b->written) return;
-  if (access != STORE)
+  if (access != STORE && access != RELEASE)
     for (int i = 0; i < bytes; i++)
       if (!b->written[at + i]) fail(site, "%s of byte %llu of %s, which nobody wrote", name_of(access), (unsigned long long)(at + i), b->name);
-  if (access != LOAD) memset(b->written + at, 1, bytes);
+  if (access != LOAD && access != ACQUIRE) memset(b->written + at, 1, bytes);
 }
 inline unsigned char* shared_at(uint32_t address, int bytes, const char* what, Site site) {
   const uint32_t at = address - SHARED_BASE;
@@ -58,7 +70,7 @@ inline void shared_access(uint32_t address, int bytes, Access access, Site site)
   const int id = id_of(site);
   if (access == LOAD) shadow_load(t, address - SHARED_BASE, bytes, site, id);
   else shadow_store(t, address - SHARED_BASE, bytes, site, id, access == ATOMIC ? ATOMICALLY : PLAIN);
-  if (sampling && t.block->rank == 0) note_visit(id, t, address, bytes);
+  if (t.block->cluster->sampled && t.block->rank == 0) note_visit(sources.items[id].shared, t, address, bytes);
 }
 }  // namespace emulator
 
@@ -71,6 +83,16 @@ void emulator_access(const void* p, int bytes, emulator::Access access, const ch
   const uint64_t at = (const unsigned char*)p - block().shared;
   if (at < machine.launch->shared_bytes) return shared_access((uint32_t)at + SHARED_BASE, bytes, access, {file, line});
   global_access(p, bytes, access, {file, line});
+}
+void emulator_memory_fence() {
+  emulator::fence_memory(emulator::self());
+  emulator::may_yield();
+}
+// Until somebody touches the flag.
+void emulator_watch(const void* p, emulator::Site site) {
+  emulator::self().watched = p;
+  emulator::machine.watchers++;
+  emulator::wait(emulator::AT_MEMORY, "wait_until", site);
 }
 void emulator_shared_access(const void* p, int bytes, emulator::Access access, const char* file, int line) {
   using namespace emulator;

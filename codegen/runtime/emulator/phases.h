@@ -16,18 +16,25 @@ constexpr int64_t MOST_PHASE_BYTES = (1 << 20) - 1;  // PTX: the range of a tran
 // A barrier that was begun. Clocks of what has arrived in this phase, and in those that are over: who waits sees those.
 struct Begun {
   uint32_t bar;
+  int by;       // the thread that began it
+  bool fenced;  // and made it known to copies and to other blocks
   uint32_t *arrived, *over;
+  Knowledge *arrived_known, *over_known;  // of other blocks
 };
 inline Array<Begun> begun[MOST_BLOCKS];
 
 inline Begun& begun_at(Block& b, uint32_t bar) {
-  Array<Begun>& all = begun[b.rank];
+  Array<Begun>& all = begun[b.slot];
   int i = 0;
   while (all[i].bar != bar) i++;
   return all[i];
 }
+inline void must_be_known(Block& b, uint32_t bar, const char* to, Site site) {
+  if (!begun_at(b, bar).fenced)
+    fail(site, "barrier at byte %u of shared memory of block %d of the cluster was begun without fence_barrier_init: %s may not know of it", bar - SHARED_BASE, b.rank, to);
+}
 inline void forget_phases(Block& b) {
-  Array<Begun>& all = begun[b.rank];
+  Array<Begun>& all = begun[b.slot];
   for (int i = 0; i < all.count; i++) {
     free(all[i].arrived);
     free(all[i].over);
@@ -54,8 +61,9 @@ inline void settle(Block& b, uint32_t bar, Phase& p) {
   if (p.pending || p.bytes) return;
   p.parity ^= 1;
   p.pending = p.expected;
-  const Begun& clocks = begun_at(b, bar);
+  Begun& clocks = begun_at(b, bar);
   join(clocks.over, clocks.arrived, b.clocks->width);
+  clocks.over_known = joined(clocks.over_known, clocks.arrived_known);
   for (int i = 0; i < b.threads; i++) {
     Thread& t = b.first[i];
     if (t.state == WAITING && t.wait == AT_PHASE && (uint32_t)t.barrier == bar && (uint64_t)t.expected != p.parity) wake(t);
@@ -70,8 +78,8 @@ inline void come(Block& b, uint32_t bar, int64_t bytes, Site site) {
 }
 // Barriers of a block that is through: all that was announced came, and no more.
 inline void check_phases(Block& b) {
-  for (int i = 0; i < begun[b.rank].count; i++) {
-    const uint32_t bar = begun[b.rank][i].bar;
+  for (int i = 0; i < begun[b.slot].count; i++) {
+    const uint32_t bar = begun[b.slot][i].bar;
     const Phase& p = phase_at(b, bar, {"end", 0});
     if (p.bytes)
       fail({"end", 0}, "barrier at byte %u of shared memory was told of %lld bytes %s", bar - SHARED_BASE,
@@ -91,24 +99,43 @@ void emulator_barrier_init(uint32_t bar, int arrivals, emulator::Site site) {
   p.pending = p.expected = arrivals;
   p.parity = 0;
   p.mark = PHASE_MARK;
-  Array<Begun>& all = begun[block().rank];
+  Array<Begun>& all = begun[block().slot];
   for (int i = 0; i < all.count; i++)
-    if (all[i].bar == bar) return;  // begun again
+    if (all[i].bar == bar) {  // begun again
+      all[i].by = self().number;
+      all[i].fenced = false;
+      return;
+    }
   const int width = block().clocks->width;
-  all.push({bar, (uint32_t*)calloc(width, sizeof(uint32_t)), (uint32_t*)calloc(width, sizeof(uint32_t))});
+  all.push({bar, self().number, false, (uint32_t*)calloc(width, sizeof(uint32_t)), (uint32_t*)calloc(width, sizeof(uint32_t)), nullptr, nullptr});
+}
+void emulator_fence_barrier_init() {
+  using namespace emulator;
+  Array<Begun>& all = begun[block().slot];
+  for (int i = 0; i < all.count; i++) all[i].fenced |= all[i].by == self().number;
+}
+void emulator_fence_async_shared() {
+  using namespace emulator;
+  Clocks& o = *block().clocks;
+  o.fences[self().number] = {o.epoch, o.clocks[self().number]++};
 }
 // own: at the own block's barrier. bytes: announced with the arrival.
 void emulator_barrier_arrive(uint32_t bar, uint32_t rank, bool own, uint32_t bytes, emulator::Site site) {
   using namespace emulator;
-  if (!own && rank >= (uint32_t)machine.blocks.count) fail(site, "arrival at block %u of a cluster of %d", rank, machine.blocks.count);
-  Block& b = own ? block() : machine.blocks[rank];
+  if (!own && rank >= (uint32_t)block().cluster->size) fail(site, "arrival at block %u of a cluster of %d", rank, block().cluster->size);
+  Block& b = own ? block() : peer(block(), rank);
   if (!b.live) fail(site, "arrival at block %d of the cluster, which is through", b.rank);
   if (bytes) come(b, bar, bytes, site);
   Phase& p = phase_at(b, bar, site);
+  if (!own && &b != &block()) must_be_known(b, bar, "other blocks", site);
   if (!p.pending) fail(site, "arrival at a barrier where all %u of this phase have come", (unsigned)p.expected);
   p.pending--;
   // What another block's thread did to its own memory is not known here: its arrivals order nothing that clocks know of.
-  if (&b == &block()) release_clocks(b, self().number, begun_at(b, bar).arrived);
+  if (&b == &block()) {
+    Begun& at = begun_at(b, bar);
+    release_clocks(b, self().number, at.arrived);
+    at.arrived_known = joined(at.arrived_known, self().known);
+  }
   settle(b, bar, p);
   may_yield();
 }
@@ -120,6 +147,8 @@ void emulator_barrier_wait(uint32_t bar, uint32_t parity, emulator::Site site) {
     self().expected = (int)parity;
     wait(AT_PHASE, "barrier_wait", site);
   }
-  acquire_clocks(block(), self().number, begun_at(block(), bar).over);
+  const Begun& at = begun_at(block(), bar);
+  acquire_clocks(block(), self().number, at.over);
+  learn(self(), at.over_known);
 }
 }

@@ -9,6 +9,8 @@ struct Plan {
   bool late;       // asynchronous copies happen when somebody waits for them, not at once
   bool shuffled;   // blocks run in any order
   // Whether wgmma reads its operands when somebody waits for it, even where copies come at once: then they can overtake it.
+  // Clusters that begin side by side, whether or not one waits for another.
+  int together() const { return order == RANDOM ? 3 : 1; }
   bool late_products() const { return late || order != GREEDY_THREAD; }
 };
 // The first seeds cover what differs most; later ones mix.

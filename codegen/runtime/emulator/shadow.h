@@ -92,6 +92,22 @@ inline void shadow_store(Thread& t, uint32_t at, int bytes, Site site, int id, K
     b.first = b.last = 0;
   }
 }
+// Hardware that reads and writes shared memory by itself sees what threads wrote once the writer, or after a barrier of the
+// whole block whoever asks for it, has said fence_async_shared.
+inline void must_be_fenced(const Thread& t, uint32_t at, int bytes, const char* what, Site site) {
+  const Block& block = *t.block;
+  const Clocks& o = *block.clocks;
+  for (uint32_t i = at; i < at + bytes; i++) {
+    const Record r = block.shadow[i].write;
+    const int writer = thread_of(r);
+    if (epoch_of(r) < (uint32_t)o.born || writer >= block.threads) continue;
+    const auto& theirs = o.fences[writer];
+    const uint32_t since = (uint32_t)theirs.epoch;
+    if (since > epoch_of(r) || (since == epoch_of(r) && theirs.clock >= clock_of(r)) || (uint32_t)o.fences[t.number].epoch > epoch_of(r)) continue;
+    const Site other = sources.items[block.shadow[i].write_at].site;
+    fail(site, "%s byte %u of shared memory, which thread %d wrote at %s:%d, and no fence_async_shared since", what, i, writer, other.file, other.line);
+  }
+}
 // A copy has arrived: it was written by `thread` (or an agent), now.
 inline void shadow_arrived(Block& block, uint32_t at, int bytes, int thread, uint32_t clock) {
   const Record r = record(block.clocks->epoch, clock, PLAIN, thread);

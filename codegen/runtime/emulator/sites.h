@@ -1,24 +1,29 @@
-// Places in kernels' sources by small numbers, and how often accesses there met bank conflicts.
+// Places in kernels' sources by small numbers, and what accesses there cost: bank conflicts, sectors of global memory.
 #pragma once
 #include "report.h"
 
 namespace emulator {
 // Shared memory has 32 banks of 4 bytes. Lanes of 16-byte accesses are served 8 at a time, of 8-byte ones 16, others all at once;
-// within such a group words of one bank are passed one after the other, equal words at once.
-constexpr int BANKS = 32, MOST_PLACES = 1 << 12, SAMPLED = 32;
+// within such a group words of one bank are passed one after the other, equal words at once. Global memory comes in sectors of 32
+// bytes, each once for an access of a warp.
+constexpr int BANKS = 32, SECTOR = 32, MOST_PLACES = 1 << 12, SAMPLED = 32;
 
 // The n-th time that a warp was somewhere: the addresses of its lanes. Lanes that take a loop more often than others are taken
 // together all the same, so this is exact where control flow is uniform.
 struct Visit {
   uint32_t lanes;
-  uint32_t address[WARP];
+  uint64_t address[WARP];
 };
-struct Source {
-  Site site;
-  int64_t passes, least;
+// Accesses of one kind of memory: what they took, and the least that they could.
+struct Visits {
+  int64_t taken, least;
   int bytes;               // of an access; 0 where no lane was
   Array<Visit> visits;     // SAMPLED for every warp
   Array<uint8_t> visited;  // how often, by thread
+};
+struct Source {
+  Site site;
+  Visits shared, global;
 };
 struct Sources {
   Source items[MOST_PLACES];
@@ -26,7 +31,6 @@ struct Sources {
   struct { const char* file; int line, id; } recent[256];
 };
 inline Sources sources __attribute__((visibility("hidden")));
-inline bool sampling = false;  // conflicts are counted in the first blocks, which stand for the others
 
 inline void forget_sources() {
   sources.count = 1;
@@ -41,14 +45,15 @@ inline int id_of(Site s) {
   if (id == sources.count) {
     Source& p = sources.items[sources.count++];
     p.site = s;
-    p.passes = p.least = p.bytes = 0;
+    p.shared.taken = p.shared.least = p.global.taken = p.global.least = 0;
+    p.shared.bytes = p.global.bytes = 0;
   }
   slot = {s.file, s.line, id};
   return id;
 }
 
 inline int together_of(int bytes) { return bytes == 16 ? 8 : bytes == 8 ? 16 : 32; }
-inline int passes_of(const uint32_t* addresses, uint32_t lanes, int bytes) {
+inline int passes_of(const uint64_t* addresses, uint32_t lanes, int bytes) {
   const int together = together_of(bytes);
   int passes = 0;
   for (int first = 0; first < WARP; first += together) {
@@ -56,7 +61,7 @@ inline int passes_of(const uint32_t* addresses, uint32_t lanes, int bytes) {
     int counts[BANKS] = {}, most = 0;
     for (int l = first; l < first + together; l++) {
       if (!(lanes >> l & 1)) continue;
-      for (uint32_t word = addresses[l] / 4; word <= (addresses[l] + bytes - 1) / 4; word++) {
+      for (uint32_t word = (uint32_t)addresses[l] / 4; word <= ((uint32_t)addresses[l] + bytes - 1) / 4; word++) {
         int& n = counts[word % BANKS];
         bool known = false;
         for (int k = 0; k < n; k++) known |= words[word % BANKS][k] == word;
@@ -68,14 +73,31 @@ inline int passes_of(const uint32_t* addresses, uint32_t lanes, int bytes) {
   }
   return passes;
 }
-inline void count_conflicts(Source& p, const uint32_t* addresses, uint32_t lanes, int bytes) {
+inline void count_conflicts(Visits& p, const uint64_t* addresses, uint32_t lanes, int bytes) {
   const int together = together_of(bytes);
-  p.passes += passes_of(addresses, lanes, bytes);
+  p.taken += passes_of(addresses, lanes, bytes);
   for (int first = 0; first < WARP; first += together) p.least += (lanes >> first & (together == 32 ? ~0u : (1u << together) - 1)) != 0;
 }
+// Sectors that hold what lanes access, and as few as could hold as much.
+inline void count_sectors(Visits& p, const uint64_t* addresses, uint32_t lanes, int bytes) {
+  uint64_t sectors[WARP], places[WARP], most[2] = {};
+  int sector_count = 0, place_count = 0;
+  const auto add = [](uint64_t* all, int& n, uint64_t& most, uint64_t x) {
+    for (int i = n && x <= most ? n : 0; i > 0; i--)  // most lie in order
+      if (all[i - 1] == x) return;
+    if (x > most) most = x;
+    all[n++] = x;
+  };
+  for (int l = 0; l < WARP; l++) {
+    if (!(lanes >> l & 1)) continue;
+    add(sectors, sector_count, most[0], addresses[l] / SECTOR);
+    add(places, place_count, most[1], addresses[l]);
+  }
+  p.taken += sector_count;
+  p.least += (place_count * bytes + SECTOR - 1) / SECTOR;
+}
 // One lane's access; counted with those of the other lanes when the block is through.
-inline void note_visit(int id, const Thread& t, uint32_t address, int bytes) {
-  Source& p = sources.items[id];
+inline void note_visit(Visits& p, const Thread& t, uint64_t address, int bytes) {
   if (!p.bytes) {
     const int warps = (t.block->threads + WARP - 1) / WARP;
     p.bytes = bytes;
@@ -91,24 +113,30 @@ inline void note_visit(int id, const Thread& t, uint32_t address, int bytes) {
   v.address[t.lane] = address;
 }
 inline void count_visits() {
-  for (int i = 1; i < sources.count; i++) {
-    Source& p = sources.items[i];
-    if (!p.bytes) continue;
-    for (int k = 0; k < p.visits.count; k++)
-      if (p.visits[k].lanes) count_conflicts(p, p.visits[k].address, p.visits[k].lanes, p.bytes);
-    p.bytes = 0;
-  }
+  for (int i = 1; i < sources.count; i++)
+    for (int kind = 0; kind < 2; kind++) {
+      Visits* const p = kind ? &sources.items[i].global : &sources.items[i].shared;
+      if (!p->bytes) continue;
+      for (int k = 0; k < p->visits.count; k++)
+        if (const Visit& v = p->visits[k]; v.lanes) {
+          if (!kind) count_conflicts(*p, v.address, v.lanes, p->bytes);
+          else count_sectors(*p, v.address, v.lanes, p->bytes);
+        }
+      p->bytes = 0;
+    }
 }
-inline void list_conflicts() {
+inline void list_sites() {
   Launch& l = *machine.launch;
   for (int i = 1; i < sources.count && l.site_count < l.site_capacity; i++) {
     const Source& p = sources.items[i];
-    if (!p.least) continue;
+    if (!p.shared.least && !p.global.least) continue;
     SiteCount& found = l.sites[l.site_count++];
     snprintf(found.file, sizeof found.file, "%s", p.site.file);
     found.line = p.site.line;
-    found.passes = p.passes;
-    found.least = p.least;
+    found.passes = p.shared.taken;
+    found.least_passes = p.shared.least;
+    found.sectors = p.global.taken;
+    found.least_sectors = p.global.least;
   }
 }
 }  // namespace emulator

@@ -1,4 +1,4 @@
-// What the emulator knows of the cluster of blocks that runs: threads, warps, blocks. One at a time, all in one thread of the host.
+// What the emulator knows of the clusters of blocks that run: threads, warps, blocks. All in one thread of the host.
 #pragma once
 #include <stdlib.h>
 #include <string.h>
@@ -34,6 +34,7 @@ template <class T> struct Array {
 };
 
 struct Block;
+struct Knowledge;
 
 struct Copy {  // a cp.async
   uint32_t to;
@@ -44,7 +45,7 @@ struct Copy {  // a cp.async
 };
 
 enum State : uint8_t { NEW, READY, WAITING, DONE };
-enum Wait : uint8_t { NOTHING, AT_BARRIER, AT_WARP, AT_PHASE, AT_CLUSTER };
+enum Wait : uint8_t { NOTHING, AT_BARRIER, AT_WARP, AT_PHASE, AT_CLUSTER, AT_MEMORY };
 
 // What lanes of a warp do together: completed for all of them by the last to come.
 using Collective = void (*)(struct Thread* lanes, uint32_t mask);
@@ -55,7 +56,7 @@ struct Thread {
   Block* block;
   dim3 index;
   int number, lane;  // in its block, in its warp
-  int global;        // in its cluster
+  int global;        // among all that run
   State state;
   Wait wait;
   Site site;         // where it waits
@@ -66,6 +67,10 @@ struct Thread {
   void* frame;       // what it brought to the collective, and gets from it
   Array<Copy> copies;
   int groups;        // committed
+  const void* watched;  // AT_MEMORY: what it waits for a change of
+  Knowledge *known;     // of other blocks' work, beside what all of the block know
+  Knowledge *observed;  // will be known after a fence
+  Knowledge *fenced;    // goes with what it does to flags
   void* extension;   // of later hardware
 };
 
@@ -83,15 +88,30 @@ struct Barrier {
 struct Clocks;
 struct Byte;
 
+// Blocks that run together, in slots side by side.
+struct Cluster {
+  int first, size;
+  int live;      // threads
+  int arrived;   // at the cluster's barrier
+  bool orders;   // and it orders memory
+  Site site;
+  bool sampled;  // bank conflicts are counted
+};
+
 struct Block {
   dim3 index;
-  int rank, live, threads;
+  int number;             // in the grid
+  int slot, rank, live, threads;
+  Cluster* cluster;
   Thread* first;
-  unsigned char* shared;  // the same for all blocks of a rank, as are the following
+  unsigned char* shared;  // the same for all blocks of a slot, as are the following
   Byte* shadow;           // of shared memory
-  Clocks* clocks;           // of the threads' accesses to it
+  Clocks* clocks;         // of the threads' accesses to memory
+  Knowledge* known;       // of other blocks' work, by all threads
+  bool learned;           // some thread knows more
   Barrier barriers[BARRIERS];
   Warp warps[MOST_THREADS / WARP];
+  int registers[MOST_THREADS / WARP];  // that a thread of the warp has now; 0: what the launch gave it
 };
 
 struct Machine {
@@ -99,9 +119,11 @@ struct Machine {
   void (*kernel)(void**) = nullptr;
   Thread* current = nullptr;
   Array<Thread> threads;
-  Array<Block> blocks;
+  Block blocks[MOST_BLOCKS] = {};
+  Cluster clusters[MOST_BLOCKS] = {};  // by their first slot
   uint64_t ready[MOST_THREADS * MOST_BLOCKS / 64] = {};
-  int live = 0;
+  int live = 0;  // threads of all clusters that run
+  int watchers = 0;  // threads that wait for a change of memory
   Place main = {};
   Stacks stacks;
   unsigned char* leaving = nullptr;  // a stack that nobody needs once we have switched away from it
@@ -115,6 +137,8 @@ inline Machine machine __attribute__((visibility("hidden")));
 
 inline Thread& self() { return *machine.current; }
 inline Block& block() { return *machine.current->block; }
+// The block of a rank in the same cluster.
+inline Block& peer(const Block& b, int rank) { return machine.blocks[b.cluster->first + rank]; }
 inline Thread* warp_of(const Thread& t) { return t.block->first + (t.number & ~(WARP - 1)); }
 // The lanes that there are.
 inline uint32_t lanes_of(const Thread& t) {

@@ -21,6 +21,7 @@ struct Wgmma {
   uint64_t a, b;
   bool bf16, from_registers, a_across, b_across, adds;
   uint32_t registers[WARP][4];
+  const uint32_t* at[WARP];  // where they were: they stay as they are until the wait
   int group, warp;
   Site site;
 };
@@ -33,7 +34,7 @@ struct WarpOfGroup {
 };
 inline WarpOfGroup group_warps[MOST_BLOCKS][MOST_THREADS / WARP];
 
-inline WarpOfGroup& group_warp(const Thread& t) { return group_warps[t.block->rank][t.number / WARP]; }
+inline WarpOfGroup& group_warp(const Thread& t) { return group_warps[t.block->slot][t.number / WARP]; }
 
 // Where an element lies: row i of M or N, k of the 16.
 struct Operand {
@@ -63,6 +64,15 @@ struct Operand {
 };
 inline float half_float(uint16_t u, bool is_bf16) {
   return is_bf16 ? element<BF16>(u, 0) : element<F16>(u, 0);
+}
+// Rows [first, first + count) of an operand were written by copies, or fenced.
+inline void must_be_seen(const Thread& t, const Operand& o, int first, int count, Site site) {
+  for (int i = first; i < first + count; i += o.across ? 8 : 1)
+    for (int k = 0; k < 16; k += o.across ? 1 : 8) {
+      const uint32_t at = o.address(i, k);
+      shared_of(*t.block, at, 16, "operand of a wgmma", site);
+      must_be_fenced(t, at - SHARED_BASE, 2, "wgmma of", site);
+    }
 }
 inline void multiply(Thread& lane, const Wgmma& w) {
   Block& block = *lane.block;
@@ -111,7 +121,7 @@ inline void issue(Thread* lanes, uint32_t) {
   const Issued& f = *(Issued*)lanes->frame;
   WarpOfGroup& warp = group_warp(*lanes);
   const Site site = lanes->site;
-  if (!warp.fenced) fail(site, "wgmma before the first wgmma_fence");
+  if (!warp.fenced) fail(site, warp.count ? "wgmma without a wgmma_fence since the last commit" : "wgmma before the first wgmma_fence");
   Sums* sums = nullptr;
   for (int i = 0; i < warp.sums.count; i++)
     if (warp.sums[i]->uses && warp.sums[i]->d[0] == f.d) sums = warp.sums[i];
@@ -131,22 +141,30 @@ inline void issue(Thread* lanes, uint32_t) {
   }
   if (sums->columns != f.columns) fail(site, "wgmma of %d columns on accumulators of %d in flight", f.columns, sums->columns);
   sums->uses++;
-  Wgmma w{sums, f.a, f.b, f.bf16, f.registers != nullptr, f.a_across, f.b_across, f.adds, {}, warp.group, lanes->number / WARP, site};
+  Wgmma w{sums, f.a, f.b, f.bf16, f.registers != nullptr, f.a_across, f.b_across, f.adds, {}, {}, warp.group, lanes->number / WARP, site};
   for (int l = 0; l < WARP; l++) {
     const Issued& own = *(Issued*)lanes[l].frame;
     if (own.a != f.a || own.b != f.b || own.adds != f.adds) fail(site, "wgmma with other descriptors in lane %d than in lane 0", l);
+    w.at[l] = own.registers;
     if (own.registers) memcpy(w.registers[l], own.registers, sizeof w.registers[l]);
   }
   warp.count++;
+  if (!w.from_registers) must_be_seen(*lanes, Operand(w.a, w.a_across, "a", site), w.warp % 4 * 16, 16, site);
+  must_be_seen(*lanes, Operand(w.b, w.b_across, "b", site), 0, f.columns, site);
   if (!plan.late_products()) multiply(*lanes, w);
   warp.under_way.push(w);
 }
-inline void commit(Thread* lanes, uint32_t) { group_warp(*lanes).group++; }
+inline void commit(Thread* lanes, uint32_t) {
+  group_warp(*lanes).group++;
+  group_warp(*lanes).fenced = false;  // registers may be others' from here on
+}
 inline void fence(Thread* lanes, uint32_t) { group_warp(*lanes).fenced = true; }
 
 // A product is done: its sums are in their registers again, unless others are to be added to them.
 inline void finish(Thread* lanes, const Wgmma& w) {
   if (plan.late_products()) multiply(*lanes, w);
+  for (int l = 0; l < WARP; l++)
+    if (w.at[l] && memcmp(w.registers[l], w.at[l], sizeof w.registers[l])) fail(w.site, "registers of a were written in lane %d before wgmma_wait", l);
   Sums& s = *w.sums;
   if (--s.uses) return;
   for (int l = 0; l < WARP; l++)
@@ -172,7 +190,7 @@ inline void finish_groups(Thread* lanes, uint32_t mask) {
 }
 inline void begin_warp_groups(Block& b) {
   for (int w = 0; w < (b.threads + WARP - 1) / WARP; w++) {
-    WarpOfGroup& warp = group_warps[b.rank][w];
+    WarpOfGroup& warp = group_warps[b.slot][w];
     warp.under_way.count = 0;
     for (int i = 0; i < warp.sums.count; i++) warp.sums[i]->uses = 0;
     warp.group = 0;
@@ -182,9 +200,9 @@ inline void begin_warp_groups(Block& b) {
 }
 inline void check_warp_groups(Block& b) {
   for (int w = 0; w < b.threads / WARP; w++)
-    if (group_warps[b.rank][w].count != group_warps[b.rank][w / 4 * 4].count)
-      fail({"end", 0}, "warps %d and %d of one warp group issued %ld and %ld wgmma", w / 4 * 4, w, group_warps[b.rank][w / 4 * 4].count,
-           group_warps[b.rank][w].count);
+    if (group_warps[b.slot][w].count != group_warps[b.slot][w / 4 * 4].count)
+      fail({"end", 0}, "warps %d and %d of one warp group issued %ld and %ld wgmma", w / 4 * 4, w, group_warps[b.slot][w / 4 * 4].count,
+           group_warps[b.slot][w].count);
 }
 inline void of_whole_warp(Collective what, void* frame, const char* name, Site site) {
   if (lanes_of(self()) != ~0u) fail(site, "%s by a warp of %d lanes", name, __builtin_popcount(lanes_of(self())));
