@@ -17,6 +17,7 @@ from fusion_ir.reference.sample_inputs import sample_inputs
 from tests.support.attention import below, causal, masked, scores, tensor, whole
 from tests.support.candidates import assert_right, check_all, check_statistics, kernels_of, refusal, run_kernel
 from tests.support.products import dense_graph
+from tests.support.ranges import check_ranges
 from tests.support.whole import WHOLE, in_turn, one_part
 
 ATTENTION = FAMILIES["attention"]
@@ -131,6 +132,11 @@ def test_cases(bench: Workbench) -> None:
 
 def test_statistics_behind_a_product(bench: Workbench) -> None:
     check_statistics(bench)
+
+
+@pytest.mark.soak
+def test_rows_of_other_ranges(bench: Workbench) -> None:
+    check_ranges(bench, most=6 if WHOLE else 2)
 
 
 def test_rows_that_see_nothing(bench: Workbench) -> None:

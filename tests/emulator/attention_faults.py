@@ -4,6 +4,7 @@ from fusion_ir.text.printing import print_graph
 from tests.emulator.faults import Fault, Generated
 from tests.support.attention import causal, masked, tensor, whole
 from tests.support.products import dense_graph
+from tests.support.ranges import RANGES
 
 HEADER = "attention_sm80.cuh"
 # Rests of rows, columns and depth; blank slices; more tiles than stages; a tile of fewer lines than are copied at once.
@@ -24,6 +25,14 @@ WHOLE = Generated(
     "attention",
     print_graph(dense_graph([tensor(1, 40, 40), tensor(1, 600, 40), tensor(1, 600, 24)], whole)),
     "attention{rows=16,warps=8,groups=1,stages=2,turns=1,blocks=1}",
+)
+# Columns that are no whole runs of 8, more warps than one load of their results takes, two tiles.
+ODD = Generated(
+    "odd",
+    "attention",
+    print_graph(dense_graph([tensor(2, 40, 40), tensor(2, 331, 40), tensor(2, 331, 24)], whole)),
+    "attention{rows=16,warps=8,groups=1,stages=2,turns=1,blocks=1}",
+    ranges=RANGES,
 )
 TURNS = Generated(
     "turns",
@@ -72,6 +81,20 @@ ATTENTION_FAULTS = (
     changed("columns beyond the last are reduced", SCORES, "x = first_lanes(Product", "first_lanes(Product"),
     changed("rows and columns beyond the last are computed", SCORES, "return WHOLE || ", "return true || "),
     changed("two lanes of four are joined", SCORES, "k < 4; k *= 2", "k < 2; k *= 2"),
+    changed("the largest of four warps alone", ODD, "for (int w = 4; w < WARPS", "for (int w = 4; I > 0 && w < WARPS"),
+    changed(
+        "the largest without the last tile",
+        ODD,
+        "            all = join(all, x);",
+        "            if (I > 0 || tile + 1 < TILES || TILES == 1) all = join(all, x);",
+    ),
+    changed("the largest is at least zero", ODD, "all = splat<RUN>(identity)", "all = splat<RUN>(I ? identity : 0.0f)"),
+    changed(
+        "probabilities beyond the last column",
+        ODD,
+        "          if (Product::COLUMNS % RUN != 0) x = only_first(x, Product::COLUMNS - column(tile));\n",
+        "",
+    ),
     # ---- blanks
     changed("tiles left out by their last columns", CAUSAL, " - 1, tile * STEP, ", " - 1, tile * STEP + 99, "),
     changed("blanks keep the first phase's value", CAUSAL, "if (KEPT) held_blank.v[0] = x.v[0];", ""),

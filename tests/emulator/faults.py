@@ -16,14 +16,16 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from codegen.child.case import Case, judge, make_case, strided
+from codegen.child.case import Case, InputSet, judge, make_case, strided
 from codegen.families import FAMILIES
 from codegen.kernel import Kernel, Launch
 from codegen.launch.emulator import Emulation, EmulatorFault, Run, Tensor, run_arrays
 from codegen.sandbox.temporary_folders import temporary_folder
 from codegen.toolchain.compiler import INCLUDE
+from fusion_ir.accuracy.tolerance import reference
 from fusion_ir.text.printing import parse_graph
 from testing.emulated_kernels import build, emulated_device
+from tests.support.ranges import Range
 
 Array = np.ndarray[Any, Any]
 SEEDS = range(6)
@@ -82,20 +84,22 @@ class HandWritten:
 
 @dataclass(frozen=True)
 class Generated:
-    """A family's kernel for a graph (its text), with a schedule of the family's."""
+    """A family's kernel for a graph (its text), with a schedule of the family's. ranges: by which random inputs become
+    others."""
 
     name: str
     family: str
     graph: str
     schedule: str
     arch: str = "sm_80"
+    ranges: tuple[Range, ...] = ()
 
     def kernel(self) -> Kernel:
         graph = parse_graph(self.graph).graph
         return FAMILIES[self.family].emit(graph, self.schedule, emulated_device(self.arch))
 
     def run(self, emulation: Emulation, seed: int) -> tuple[str, Run]:
-        case = _case(self.graph)
+        case = _case(self.graph, self.ranges)
         input_set = seed % len(case.input_sets)
         inputs = [
             _spread(a, s.strides, s.span)
@@ -243,8 +247,11 @@ class Faults:
 
 
 @lru_cache(maxsize=64)
-def _case(text: str) -> Case:
-    return make_case(parse_graph(text).graph, 0)
+def _case(text: str, ranges: tuple[Range, ...]) -> Case:
+    case = make_case(parse_graph(text).graph, 0)
+    others = [change(case.input_sets[0].inputs) for change in ranges]
+    sets = (InputSet(inputs, reference(case.graph, inputs)) for inputs in others)
+    return replace(case, input_sets=(*case.input_sets, *sets))
 
 
 def _spread(array: Array, strides: Sequence[int], span: int) -> Array:

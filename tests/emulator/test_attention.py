@@ -20,7 +20,8 @@ from testing.emulated_kernels import emulated_device
 from tests.support.attention import below, causal, masked, scores, tensor, whole
 from tests.support.candidates import check_all, check_statistics, refusal
 from tests.support.products import dense_graph
-from tests.support.whole import in_turn, some
+from tests.support.ranges import check_ranges
+from tests.support.whole import WHOLE, in_turn, some
 
 DEVICE = emulated_device()
 ATTENTION = FAMILIES["attention"]
@@ -131,6 +132,12 @@ def sizes() -> Iterator[tuple[str, Graph]]:
 
 def test_statistics_behind_a_product(bench: Workbench) -> None:
     check_statistics(bench)
+
+
+@pytest.mark.turn("emulated attention")
+@pytest.mark.soak
+def test_rows_of_other_ranges(bench: Workbench) -> None:
+    check_ranges(bench, most=3 if WHOLE else 1)
 
 
 @pytest.mark.turn("emulated attention")
