@@ -70,6 +70,23 @@ LOOP_FAULTS = (
         "",
         LOOPS,
     ),
+    Fault(
+        "odd and even lanes at two barriers",
+        ROWS,
+        "  else named_barrier(1 + threadIdx.y, TX);",
+        "  else if (threadIdx.x % 2) named_barrier(1 + threadIdx.y, TX);\n  else named_barrier(1 + threadIdx.y, TX);",
+        "divergent",
+        THREADS,
+    ),
+    Fault("rows by every block", ROWS, "a += (idx_t)gridDim.x * TY)", "a += TY)", "race: store", LOOPS),
+    Fault(
+        "lanes side by side are rows apart",
+        TURNED,
+        "const int j = (j0 + (int)(thread % NEAR)) * N, own = thread / NEAR % HIGH;",
+        "const int j = (j0 + (int)(thread / HIGH % NEAR)) * N, own = thread % HIGH;",
+        "",
+        TILES,
+    ),
     Fault("every row by all threads", APART, "a < (n); a += TY)\n// Vector v", "a < (n); a++)\n// Vector v", "", LOOPS),
     # ---- what threads join
     Fault(
