@@ -155,7 +155,7 @@ def product_kernel(i: int, case: ProductCase, a: tuple[int, int], b: tuple[int, 
     arguments = ", ".join([*flags, str(case.b_across).lower()])
     left = "left" if case.registers else "da"
     body = f"""
-  for (int i = threadIdx.x; i < {2 * A_BYTES}; i += 128) store<1, 1>(shared + i, load<1, 1>(in0 + i));
+  for (int i = threadIdx.x * 16; i < {2 * A_BYTES}; i += 2048) store<16, 16>(shared + i, load<16, 16>(in0 + i));
   fence_async_shared();
   block_barrier();
   const uint32_t at = shared_address(shared);
@@ -218,20 +218,25 @@ def box_cases() -> Iterator[Case]:
         yield Case(box_kernel(i, case, multicast=many), (aligned(tensor),), expected)
 
 
+def product_case(i: int, case: ProductCase, rng: np.random.Generator) -> Case:
+    """A product of small integers, and its kernel `product<i>`."""
+    dtype = np.float16 if case.dtype == "f16" else ml_dtypes.bfloat16
+    a, b = (rng.integers(-8, 9, (rows, 16)).astype(dtype) for rows in (64, case.columns))
+    a_bytes, *a_steps = operand_bytes(a, case.a_across, case.swizzle)
+    b_bytes, *b_steps = operand_bytes(b, case.b_across, case.swizzle)
+    fragments = np.zeros((128, 4, 2), dtype)
+    for t, r, j in product(range(128), range(4), range(2)):
+        fragments[t, r, j] = a[t // 32 * 16 + t % 32 // 4 + r % 2 * 8, (r // 2 * 4 + t % 4) * 2 + j]
+    made = product_kernel(i, case, (a_steps[0], a_steps[1]), (b_steps[0], b_steps[1]))
+    inputs = (aligned(np.concatenate([a_bytes, b_bytes])), fragments.view(np.uint32).reshape(128, 4))
+    return Case(made, inputs, 2 * (a.astype(np.float32) @ b.astype(np.float32).T))
+
+
 def product_cases() -> Iterator[Case]:
     """Products of every layout, with a from shared memory or from registers."""
     rng = np.random.default_rng(2)
     for i, case in enumerate(PRODUCTS):
-        dtype = np.float16 if case.dtype == "f16" else ml_dtypes.bfloat16
-        a, b = (rng.integers(-8, 9, (rows, 16)).astype(dtype) for rows in (64, case.columns))
-        a_bytes, *a_steps = operand_bytes(a, case.a_across, case.swizzle)
-        b_bytes, *b_steps = operand_bytes(b, case.b_across, case.swizzle)
-        fragments = np.zeros((128, 4, 2), dtype)
-        for t, r, j in product(range(128), range(4), range(2)):
-            fragments[t, r, j] = a[t // 32 * 16 + t % 32 // 4 + r % 2 * 8, (r // 2 * 4 + t % 4) * 2 + j]
-        made = product_kernel(i, case, (a_steps[0], a_steps[1]), (b_steps[0], b_steps[1]))
-        inputs = (np.concatenate([a_bytes, b_bytes]), fragments.view(np.uint32).reshape(128, 4))
-        yield Case(made, inputs, 2 * (a.astype(np.float32) @ b.astype(np.float32).T))
+        yield product_case(i, case, rng)
 
 
 CASES: dict[str, Case] = {c.kernel.entry: c for cases in (box_cases, product_cases, ping_pong) for c in cases()}

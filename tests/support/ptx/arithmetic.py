@@ -168,9 +168,19 @@ def unary(w: Warp, i: Instruction, mask: Array) -> None:
     wide = x.astype(np.float64)
     found = {"ex2": lambda: np.exp2(wide), "rcp": lambda: 1 / wide, "lg2": lambda: np.log2(wide),
              "rsqrt": lambda: 1 / np.sqrt(wide), "sqrt": lambda: np.sqrt(wide)}[name]().astype(x.dtype)  # fmt: skip
+    if "approx" in i.words and w.machine.unit_ulps:
+        normal = np.isfinite(found) & (np.abs(found) > 2.0**-125)
+        found = np.where(normal, found.view(np.int32) + w.machine.unit_ulps, found.view(np.int32)).view(np.float32)
     if kind == "f32":
         found = np.where(np.isnan(found), NAN_F32.view(np.float32), found).astype(np.float32)
     finish(w, i, found, mask)
+
+
+def copy_sign(w: Warp, i: Instruction, mask: Array) -> None:
+    """copysign: the sign of the first, the rest of the second."""
+    only(i)
+    a, b = sources(w, i, i.type)
+    w.set(i.operands[0], np.copysign(b, a), mask)
 
 
 def logic(w: Warp, i: Instruction, mask: Array) -> None:
@@ -359,5 +369,5 @@ def arithmetic() -> dict[str, Handler]:
         "min": extreme, "max": extreme, **dict.fromkeys("abs neg not sqrt ex2 rcp lg2 rsqrt".split(), unary),
         "and": logic, "or": logic, "xor": logic, "shl": shift, "shr": shift, "shf": funnel, "bfe": bit_field,
         "prmt": permute, "lop3": table_of_three, "popc": count_bits, "clz": count_bits, "setp": compare,
-        "selp": select, "mov": move, "cvt": convert,
+        "selp": select, "copysign": copy_sign, "mov": move, "cvt": convert,
     }  # fmt: skip

@@ -301,18 +301,18 @@ class Machine:
     """A grid of `blocks` blocks of `threads` threads, `cluster` of them in a cluster, with a kernel's arguments.
 
     Arrays lie in global memory, copied; tensors of tensor maps stay where they are. registers: a thread's, to begin with.
-    backwards: the last warp runs first.
+    backwards: the last warp runs first. unit_ulps: errors of ex2.approx, rcp.approx and rsqrt.approx.
     """
 
     def __init__(
         self, module: Module, kernel: str, handlers: dict[str, Handler], arguments: Sequence[Argument], *,
         threads: int = LANES, blocks: int = 1, cluster: int = 1, shared_bytes: int = 0, registers: int = 168,
-        backwards: bool = False,
+        backwards: bool = False, unit_ulps: int = 0,
     ) -> None:  # fmt: skip
         if kernel not in module.functions:
             raise PtxError(f"no kernel {kernel}")
         self.module, self.kernel, self.handlers = module, module.functions[kernel], handlers
-        self.threads, self.registers = threads, registers
+        self.threads, self.registers, self.unit_ulps = threads, registers, unit_ulps
         self.clocks = Clocks(threads * blocks)
         self.addresses: dict[str, int] = {}
         self.maps: dict[int, TensorMap] = {}
@@ -324,6 +324,8 @@ class Machine:
         statics = [v for v in (*module.variables.values(), *self.kernel.variables) if v.space == "shared"]
         for variable in sorted(statics, key=lambda v: v.count == 0):  # what is dynamic comes last
             dynamic += -dynamic % variable.align
+            if not variable.count:  # no better aligned than it says
+                dynamic += -dynamic % FIRST_SHARED + variable.align % FIRST_SHARED
             self.addresses[variable.name] = dynamic
             dynamic += variable.bytes
         self.blocks: list[Block] = []
