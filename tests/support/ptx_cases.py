@@ -187,6 +187,31 @@ def copies() -> Iterator[PtxCase]:
         yield hand(f"load_early_{t}", f"const {t}* in, {t}* out", early, [values], values)
 
 
+def branches() -> Iterator[PtxCase]:
+    """Exchange among the lanes of a branch, whose mask leaves out the others."""
+    x = np.arange(64, dtype=np.int32) * 3 - 40
+    body = """
+  const int x = read(in + i);
+  int y = -1;
+  if (i % 32 < 16) {
+    const uint32_t mask = 0xffffu;
+    y = CALL;
+  }
+  write(out + i, y);"""
+    lanes = np.arange(16)
+    first = x.reshape(2, 32)[:, :16]
+    calls = {
+        "shuffle_xor(x, 5, mask)": first[:, lanes ^ 5],
+        "shuffle_up(x, 3, mask)": first[:, np.where(lanes >= 3, lanes - 3, lanes)],
+        "shuffle_from(x, i * 7 % 16, mask)": first[:, lanes * 7 % 16],
+        "(int)vote_ballot(x > 0, mask)": np.repeat(((first > 0) << lanes).sum(1)[:, None], 16, 1),
+    }
+    for k, (call, result) in enumerate(calls.items()):
+        expected = np.full((2, 32), -1, np.int32)
+        expected[:, :16] = result
+        yield hand(f"branch_{k}", "const int* in, int* out", body.replace("CALL", call), [x], expected.reshape(-1))
+
+
 # ---- narrow floats, and the special function unit
 def narrow() -> Iterator[PtxCase]:
     ties = [1 + 2.0**-8, 1 + 3 * 2.0**-8, -1 - 2.0**-8, 65519.0, 65520.0, 3.4e38, 1e-40, 2.0**-133, 2.0**-25, 6e-8]
@@ -253,31 +278,54 @@ def unit() -> Iterator[PtxCase]:
         body = f"  store<8, 8>(out + i * 8, {OPS[name].cpp.format('load<8, 8>(in + i * 8)')});"
         exactly = exact(OPS[name], x)
         yield hand(
-            name, "const float* in, float* out", body, [x], exactly.astype(np.float32), threads=256,
+            name, "const float* in, float* out", body, [x], np.zeros(2048, np.float32), threads=256,
             unit_ulps=(0, 1, -1), judge=within(name, exactly),
         )  # fmt: skip
 
 
+def beside_the_middle() -> tuple[Array, Array]:
+    """Dividends and divisors whose quotients are as close to the middle of two floats as any: b odd of 24 bits and m odd
+    of 25 bits, a 2^k = b m - 1 or b m + 1."""
+    rng = np.random.default_rng(3)
+    b = rng.integers(1 << 23, 1 << 24, 30_000) | 1
+    inverse = b.copy()  # mod 2^25, by Newton's iteration
+    for _ in range(4):
+        inverse = inverse * (2 - b * inverse) % (1 << 25)
+    found: list[Array] = []
+    for sign, modulus in product((1, -1), (24, 25)):
+        middle = inverse * sign % (1 << modulus)
+        middle = middle + (1 << 24) * (modulus == 24)
+        whole = b * middle - sign
+        for bits in (24, 25):
+            a = whole >> bits
+            fits = (whole % (1 << bits) == 0) & (a >= 1 << 23) & (a < 1 << 24) & (middle >= 1 << 24)
+            found.append(np.stack([a[fits], b[fits]]))
+    pairs = np.concatenate(found, axis=1).astype(np.float32) * np.float32(2.0**-23)
+    return pairs[0][:3072], pairs[1][:3072]
+
+
 def divided() -> Iterator[PtxCase]:
     """Quotients of many by one: next to the middle of two floats, ordinary, and where the short way is not taken."""
-    rng = np.random.default_rng(3)
-    b = (1 + rng.random(512)).astype(np.float32)
-    middle = 1 + rng.integers(0, 1 << 23, (512, 2)) * 2.0**-23 + 2.0**-24
-    a = (middle * b[:, None].astype(np.float64)).astype(np.float32)
-    a[256:] = rng.standard_normal((256, 2))
-    b[384:] = np.exp2(rng.uniform(-20, 20, 128)).astype(np.float32)
-    a[384:] = np.exp2(rng.uniform(-99, 60, (128, 2))).astype(np.float32)
-    a[448:] *= rng.choice(np.array([2.0**-100, 2.0**-45, 2.0**-32], np.float32), (64, 2))  # denormals, partly
-    b[448:480] *= np.float32(2.0**30)
-    a[504:508] = np.array([[0.0, -0.0], [np.inf, 1], [np.nan, 2], [-3, 1e-40]])
-    b[504:508] = (3, 5, 7, 1.25)
-    a[508:], b[508:] = 1.5, (0.0, -0.0, np.inf, -7)
+    rng = np.random.default_rng(4)
+    a, b = np.ones((4096, 2), np.float32), np.ones(4096, np.float32)
+    hard = beside_the_middle()
+    a[:3072], b[:3072] = hard[0][:, None], hard[1]
+    rest, by = a[3072:], b[3072:]
+    by[:] = 1 + rng.random(1024)
+    rest[:256] = rng.standard_normal((256, 2))
+    by[256:512] = np.exp2(rng.uniform(-20, 20, 256))
+    rest[256:512] = np.exp2(rng.uniform(-99, 60, (256, 2)))
+    rest[512:768] = rng.choice([3.0, 5.0, 7.0], (256, 2)) * 2.0**-123  # remainders that are denormal
+    rest[768:896] = np.exp2(rng.uniform(-149, 127, (128, 2)))
+    by[768:896] = np.exp2(rng.uniform(-149, 127, 128))
+    rest[896:900] = np.array([[0.0, -0.0], [np.inf, 1], [np.nan, 2], [-3, 1e-40]])
+    rest[900:904], by[900:904] = 1.5, (0.0, -0.0, np.inf, -7)
     body = """
-  for (int k = i; k < 512; k += 64) store<2, 2>(out + 2 * k, divided_(load<2, 2>(in0 + 2 * k), load<1, 1>(in1 + k)));"""
+  for (int k = i; k < 4096; k += 256) store<2, 2>(out + 2 * k, divided_(load<2, 2>(in0 + 2 * k), load<1, 1>(in1 + k)));"""
     with np.errstate(all="ignore"):
         expected = (a / b[:, None]).reshape(-1)
     parameters = "const float* in0, const float* in1, float* out"
-    yield hand("divided", parameters, body, [a, b], expected, unit_ulps=(0, 1, -1))
+    yield hand("divided", parameters, body, [a, b], expected, threads=256, unit_ulps=(0, 1, -1))
 
 
 # ---- sm_90a
@@ -298,6 +346,15 @@ def sm90() -> Iterator[PtxCase]:
   if (blockIdx.x == 1) write(out + 64 + threadIdx.x, read(out + (63 - threadIdx.x)) + (int)cluster_rank());
   cluster_barrier();"""
     yield made("cluster_barriers", "int* out", apart, np.repeat([5, 6], 64).astype(np.int32), 64, 2)
+    there = """
+  const uint32_t bar = shared_address(shared);
+  if (threadIdx.x == 0) { barrier_init(bar, 32); fence_barrier_init(); }
+  cluster_barrier();
+  if (blockIdx.x == 0) barrier_arrive_at(bar, 1);
+  else barrier_wait(bar, 0);
+  write(out + blockIdx.x * 32 + threadIdx.x, (int)threadIdx.x);
+  cluster_barrier();"""
+    yield made("arrive_at", "int* out", there, np.tile(np.arange(32, dtype=np.int32), 2), 32, 2)
     trade = """
   if (threadIdx.x < 128) registers_down<40>();
   else registers_up<232>();
@@ -323,5 +380,5 @@ def products(columns: Sequence[int] = range(8, 257, 8)) -> Iterator[PtxCase]:
         yield PtxCase(name, replace(made.kernel, entry=name, source=source), made.inputs, made.expected, ("90a",))
 
 
-FUNCTIONS = (table, between_blocks, barriers, copies, narrow, extremes, unit, divided, sm90_table, sm90)
+FUNCTIONS = (table, between_blocks, barriers, copies, branches, narrow, extremes, unit, divided, sm90_table, sm90)
 CASES: dict[str, PtxCase] = {c.name: c for cases in FUNCTIONS for c in cases()}

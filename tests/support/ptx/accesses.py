@@ -74,7 +74,6 @@ def load(w: Warp, i: Instruction, mask: Array) -> None:
                     np.maximum(w.machine.clocks.heard[thread], given, out=w.machine.clocks.heard[thread])
                     if "acquire" in i.words and any(s in i.words for s in WIDE_SCOPES):
                         w.machine.clocks.acquire(int(thread), given)
-        if "acquire" in i.words:
             w.yields(mask)
     for k, register in enumerate(to):
         part = np.ascontiguousarray(data[:, k * size : (k + 1) * size]).view(DTYPES[i.type])[:, 0]

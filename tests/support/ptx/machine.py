@@ -217,7 +217,7 @@ class Warp:
                     raise
                 raise PtxError(f"line {instruction.line}: {instruction.opcode}: {e}") from e
             at += 1
-            if instruction.words[0] not in SIMPLE or "acquire" in instruction.words:
+            if instruction.words[0] not in SIMPLE or not SPINS.isdisjoint(instruction.words):
                 advance = (mask & ~lanes) | (lanes if went is None else went)
                 frame.at[advance] = at
                 return
@@ -291,6 +291,9 @@ SIMPLE = frozenset(
     "abs add and atom-less bfe bfi brev clz cnot copysign cp cvt cvta div ex2 fence fma ld lg2 lop3 mad mapa max membar min mov mul "
     "neg not or popc prefetch prmt rcp red rem rsqrt selp setp shf shl shr sqrt st sub testp xor".split()
 )
+
+
+SPINS = frozenset(("acquire", "relaxed", "volatile"))  # loads by which a lane may wait for what another one writes
 
 
 def control() -> dict[str, Handler]:

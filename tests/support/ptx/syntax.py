@@ -259,6 +259,8 @@ class _Parser:
 
     # ---- statements
     def statement(self) -> None:
+        if not self.next:
+            raise PtxError("the module ends within something")
         if self.taken("{"):
             self.scopes.append({})
         elif self.taken("}"):
