@@ -27,7 +27,7 @@ from tests.support.ptx.values import DTYPES, LANES, UNSIGNED, Array
 GLOBAL, SHARED, PARAMETERS = 0x7F0000000000, 0x7E0000000000, 0x7D0000000000  # where generic addresses of each begin
 FIRST_SHARED = 1024  # the system's share lies in front of a block's memory
 RUNS, BLOCKED, MEETS, YIELDS, DONE = range(5)  # what a lane does; MEETS: waits for others at the same instruction
-STEPS, ROUNDS = 400_000, 500
+STEPS, ROUNDS = 60_000, 500
 POISON = 0xFFFA5A5AFFFA5A5A  # in registers that nothing was written to
 # Handles an instruction for the lanes of a mask. Gives the lanes that go on to the next one; None: all.
 Handler = Callable[["Warp", Instruction, Array], Array | None]
