@@ -1,4 +1,4 @@
-"""Every seeded fault of the PTX in the headers shows: in a result of the interpreter, or in the words to the compiler."""
+"""Every seeded fault of the PTX in the headers shows: in a result of the interpreter, or in the words to NVVM."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Every function that kernels call, as the PTX that NVRTC makes of it, gives what the emulator's table says that it means.
+"""Every function that kernels call, as the PTX that NVRTC makes of it, gives what the emulator's table says.
 
 `tests.support.ptx` runs the PTX; the words of inline PTX to the compiler, which no run shows, are read in the headers.
 """

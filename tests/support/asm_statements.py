@@ -1,4 +1,4 @@
-"""Statements of inline PTX in the headers, and what their words to the compiler have to be: no run of PTX can show those."""
+"""Statements of inline PTX in the headers, and their words to the compiler, which no run of PTX can show."""
 
 import re
 from collections.abc import Iterator

@@ -16,9 +16,10 @@ from testing.vec_ops import math_operands
 from tests.emulator import test_vocabulary
 from tests.support import sm90_vocabulary
 from tests.support.ptx.compiled import run_ptx
-from tests.support.ptx.machine import Argument, TensorMap
+from tests.support.ptx.machine import Argument
 from tests.support.ptx.syntax import Module, PtxError
 from tests.support.ptx.values import Array
+from tests.support.ptx.warp import TensorMap
 from tests.support.sm90_vocabulary import BOXES, ProductCase, aligned
 
 # Gives how a result is wrong, or "".
@@ -219,7 +220,9 @@ def narrow() -> Iterator[PtxCase]:
     spread = rng.standard_normal(512) * 10.0 ** rng.integers(-9, 9, 512)
     x = np.concatenate([specials(f32), ties, spread]).astype(np.float32)[:512]
 
-    def each(name: str, expression: str, types: tuple[str, ...], inputs: list[Array], expected: Array) -> Iterator[PtxCase]:
+    def each(
+        name: str, expression: str, types: tuple[str, ...], inputs: list[Array], expected: Array
+    ) -> Iterator[PtxCase]:
         *sources, to = types
         parameters = ", ".join([*(f"const {t}* in{k}" for k, t in enumerate(sources)), f"{to}* out"])
         for width in (1, 4):
@@ -284,8 +287,8 @@ def unit() -> Iterator[PtxCase]:
 
 
 def beside_the_middle() -> Array:
-    """Dividends and divisors whose quotients are as close to the middle of two floats as any: b odd of 24 bits and m odd
-    of 25 bits, a 2^k = b m - 1 or b m + 1. Shape: 2, 3072."""
+    """Dividends and divisors whose quotients are as close to the middle of two floats as any: b odd of 24 bits and m
+    odd of 25 bits, a 2^k = b m - 1 or b m + 1. Shape: 2, 3072."""
     rng = np.random.default_rng(3)
     b = rng.integers(1 << 23, 1 << 24, 30_000) | 1
     inverse = b.copy()  # mod 2^25, by Newton's iteration
@@ -321,7 +324,8 @@ def divided() -> Iterator[PtxCase]:
     rest[896:900] = np.array([[0.0, -0.0], [np.inf, 1], [np.nan, 2], [-3, 1e-40]])
     rest[900:904], by[900:904] = 1.5, (0.0, -0.0, np.inf, -7)
     body = """
-  for (int k = i; k < 4096; k += 256) store<2, 2>(out + 2 * k, divided_(load<2, 2>(in0 + 2 * k), load<1, 1>(in1 + k)));"""
+  for (int k = i; k < 4096; k += 256)
+    store<2, 2>(out + 2 * k, divided_(load<2, 2>(in0 + 2 * k), load<1, 1>(in1 + k)));"""
     with np.errstate(all="ignore"):
         expected = (a / b[:, None]).reshape(-1)
     parameters = "const float* in0, const float* in1, float* out"
@@ -367,7 +371,9 @@ def sm90() -> Iterator[PtxCase]:
         source = kernel.source.replace(f"box{i}(", f"many{i}(")
         source = source.replace("const uint32_t bar", "tensor_prefetch(map0);\n  const uint32_t bar")
         expected = np.tile(case.expected(tensor), (2, 1))
-        yield PtxCase(f"many{i}", replace(kernel, entry=f"many{i}", source=source), (aligned(tensor),), expected, ("90a",))
+        yield PtxCase(
+            f"many{i}", replace(kernel, entry=f"many{i}", source=source), (aligned(tensor),), expected, ("90a",)
+        )
 
 
 def products(columns: Sequence[int] = range(8, 257, 8)) -> Iterator[PtxCase]:

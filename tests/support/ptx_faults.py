@@ -1,5 +1,5 @@
-"""Seeded faults of code that only a device runs: an edit of a header, and the kernels whose results show it as PTX, or none
-where the statement's words to the compiler do."""
+"""Seeded faults of code that only a device runs: an edit of a header, and the kernels whose results show it as PTX, or
+none where the statement's words to the compiler do."""
 
 import shutil
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ MEMORY, VEC, EXP = "vec_memory_cuda.cuh", "vec_cuda.cuh", "vec_exp.h"
 
 @dataclass(frozen=True)
 class PtxFault:
-    """text, replacement: `count` times in the header. cases: of which one has to show it; none: `asm_statements` has."""
+    """text, replacement: `count` times in the header. cases: of which one has to show it; none: `asm_statements`."""
 
     name: str
     header: str
@@ -95,35 +95,66 @@ BLOCK_FAULTS = (
     cuda("half of a copy", "[%0], [%1], 16, %2;", "[%0], [%1], 8, %2;", "copy_16"),
     cuda("copies that no group takes", '"cp.async.commit_group;"', '""', "copy_16"),
     cuda("waits for all but one more", '%0;" ::"n"(N)', '%0;" ::"n"(N + 1)', "groups"),
-    cuda("words of a store swapped", '"r"(words[0]), "r"(words[1]), "r"(words[2])',
-         '"r"(words[1]), "r"(words[0]), "r"(words[2])', "copy_16", "75"),
+    cuda(
+        "words of a store swapped",
+        '"r"(words[0]), "r"(words[1]), "r"(words[2])',
+        '"r"(words[1]), "r"(words[0]), "r"(words[2])',
+        "copy_16",
+        "75",
+    ),
     cuda("words of a pair swapped", '"r"(words[0]), "r"(words[1]) :', '"r"(words[1]), "r"(words[0]) :', "copy_8", "75"),
     cuda("reads what is not there", "if (there) {", "if (true) {", "copy_4", "75"),
-)  # fmt: skip
+)
 MATRIX_FAULTS = (
     cuda("four matrices as they lie", "x4.trans.shared", "x4.shared", "load_matrix_x4_transposed"),
     cuda("two matrices as they lie", "x2.trans.shared", "x2.shared", "load_matrix_x2_transposed"),
     cuda("two matrices across", "x2.shared", "x2.trans.shared", "load_matrix_x2"),
-    cuda("matrices in another order", "x4.shared.b16 {%0, %1, %2, %3}", "x4.shared.b16 {%0, %2, %1, %3}", "load_matrix_x4"),
+    cuda(
+        "matrices in another order",
+        "x4.shared.b16 {%0, %1, %2, %3}",
+        "x4.shared.b16 {%0, %2, %1, %3}",
+        "load_matrix_x4",
+    ),
     cuda("b0 and b1 swapped", '"r"(b0), "r"(b1))\n  if', '"r"(b1), "r"(b0))\n  if', "mma_bf16"),
     cuda("f16 read as bf16", 'FP_MMA("f16.f16")', 'FP_MMA("bf16.bf16")', "mma_f16"),
     cuda("b0 twice", '"r"(a[2]), "r"(a[3]), "r"(b1)', '"r"(a[2]), "r"(a[3]), "r"(b0)', "mma_f16", "75"),
     cuda("rows of a swapped", '"r"(a[2]), "r"(a[3]), "r"(b1)', '"r"(a[3]), "r"(a[2]), "r"(b1)', "mma_f16", "75"),
-    cuda("tf32 with b0 and b1 swapped", '"r"(b0), "r"(b1));\n}\n// The nearest', '"r"(b1), "r"(b0));\n}\n// The nearest', "mma_tf32"),
+    cuda(
+        "tf32 with b0 and b1 swapped",
+        '"r"(b0), "r"(b1));\n}\n// The nearest',
+        '"r"(b1), "r"(b0));\n}\n// The nearest',
+        "mma_tf32",
+    ),
     cuda("tf32 cut off", "cvt.rna.tf32.f32", "mov.b32", "tf32"),
     cuda("sums not taken in", '"+r"(d[0]), "+r"(d[1])', '"=r"(d[0]), "+r"(d[1])', "mma_s8"),
-    cuda("s8 with a1 and a2 swapped", '"+r"(d[3]) : "r"(a[0]), "r"(a[1]), "r"(a[2])',
-         '"+r"(d[3]) : "r"(a[0]), "r"(a[2]), "r"(a[1])', "mma_s8"),
-)  # fmt: skip
+    cuda(
+        "s8 with a1 and a2 swapped",
+        '"+r"(d[3]) : "r"(a[0]), "r"(a[1]), "r"(a[2])',
+        '"+r"(d[3]) : "r"(a[0]), "r"(a[2]), "r"(a[1])',
+        "mma_s8",
+    ),
+)
 SM90_FAULTS = (
-    sm90("barrier of one", "mbarrier.init.shared::cta.b64 [%0], %1;", "mbarrier.init.shared::cta.b64 [%0], 1;", "ping_pong"),
-    sm90("no bytes announced", "expect_tx.shared::cta.b64 _, [%0], %1;", "expect_tx.shared::cta.b64 _, [%0], 0;", "box0"),
+    sm90(
+        "barrier of one",
+        "mbarrier.init.shared::cta.b64 [%0], %1;",
+        "mbarrier.init.shared::cta.b64 [%0], 1;",
+        "ping_pong",
+    ),
+    sm90(
+        "no bytes announced", "expect_tx.shared::cta.b64 _, [%0], %1;", "expect_tx.shared::cta.b64 _, [%0], 0;", "box0"
+    ),
     sm90("arrives at home", "shared::cluster.b64 _, [there]; }", "shared::cluster.b64 _, [%0]; }", "arrive_at"),
     sm90("waits when it is over", "@!over bra", "@over bra", "box0 ping_pong"),
     sm90("waits for the first phase", r"over, [%0], %1;\n", r"over, [%0], 0;\n", "ping_pong"),
     sm90("barriers that copies do not know of", '"fence.mbarrier_init.release.cluster;"', '""', "box0"),
     sm90("writes that wgmma does not see", '"fence.proxy.async.shared::cta;"', '""', "product12"),
-    sm90("cluster barrier that orders nothing", "barrier.cluster.arrive.release;", "barrier.cluster.arrive.relaxed;", "cluster_barriers"),
+    sm90(
+        "cluster barrier that orders nothing",
+        "barrier.cluster.arrive.release;",
+        "barrier.cluster.arrive.relaxed;",
+        "cluster_barriers",
+    ),
     sm90("cluster barrier that nobody waits at", r"\nbarrier.cluster.wait.acquire;", "", "cluster_barriers"),
     sm90("meeting that nobody waits at", r"\nbarrier.cluster.wait;", "", "meet"),
     sm90("number of the cluster as a rank", "%%cluster_ctarank", "%%clusterid.x", "cluster_barriers"),
@@ -134,7 +165,12 @@ SM90_FAULTS = (
     sm90("multicast with coordinates permuted", '"{%4, %5, %6}"', '"{%4, %6, %5}"', "many5"),
     sm90("multicast with the last two swapped", '"{%4, %5, %6, %7, %8}"', '"{%4, %5, %6, %8, %7}"', "many7"),
     sm90("multicast to one block", "[%2], %3;", "[%2], 1;", "many0"),
-    sm90("multicast to nobody else", '".multicast::cluster [%0], [%1, " names "], [%2], %3;"', '" [%0], [%1, " names "], [%2];"', "many0"),
+    sm90(
+        "multicast to nobody else",
+        '".multicast::cluster [%0], [%1, " names "], [%2], %3;"',
+        '" [%0], [%1, " names "], [%2];"',
+        "many0",
+    ),
     sm90("products without a fence", '"wgmma.fence.sync.aligned;"', '""', "product12"),
     sm90("products that no group takes", '"wgmma.commit_group.sync.aligned;"', '""', "product12"),
     sm90("waits for all products but one", '%0;" ::"n"(N) : "memory"', '%0;" ::"n"(N + 1) : "memory"', "product12"),
@@ -143,46 +179,93 @@ SM90_FAULTS = (
     wgmma("minus b", ", adds, 1, 1, ", ", adds, 1, -1, ", "product12"),
     wgmma("minus a", ", adds, 1, 1, ", ", adds, -1, 1, ", "product12"),
     wgmma("adds when it should not", "setp.ne.b32 adds", "setp.eq.b32 adds", "product12"),
-    wgmma("registers of a in another order", '"r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b)', '"r"(a[2]), "r"(a[1]), "r"(a[3]), "l"(b)', "product16", 2),
-    wgmma("a across for b", '"n"((int)A_ACROSS), "n"((int)B_ACROSS)', '"n"((int)B_ACROSS), "n"((int)A_ACROSS)', "product3", 2),
-    wgmma("operands of one width swapped", 'COLUMNS(40, "%20", "%21", "%22", "%23"', 'COLUMNS(40, "%20", "%21", "%23", "%22"', "product16"),
+    wgmma(
+        "registers of a in another order",
+        '"r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b)',
+        '"r"(a[2]), "r"(a[1]), "r"(a[3]), "l"(b)',
+        "product16",
+        2,
+    ),
+    wgmma(
+        "a across for b",
+        '"n"((int)A_ACROSS), "n"((int)B_ACROSS)',
+        '"n"((int)B_ACROSS), "n"((int)A_ACROSS)',
+        "product3",
+        2,
+    ),
+    wgmma(
+        "operands of one width swapped",
+        'COLUMNS(40, "%20", "%21", "%22", "%23"',
+        'COLUMNS(40, "%20", "%21", "%23", "%22"',
+        "product16",
+    ),
     wgmma("sums in another order", '", %8, %9, %10, %11"', '", %8, %9, %11, %10"', "product13"),
     wgmma("f16 multiplied as bf16", 'WGMMA_TEXT(N, "f16", i', 'WGMMA_TEXT(N, "bf16", i', "product12"),
-)  # fmt: skip
+)
 VECTOR_FAULTS = (
-    PtxFault("halves of a pair of bf16", NARROW, 'bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(hi), "f"(lo)',
-             'bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(lo), "f"(hi)', "to_bf16_4"),
-    PtxFault("halves of a pair of f16", NARROW, "f16x2.f32 %0, %1, %2", "f16x2.f32 %0, %2, %1", "to_f16_4 to_bf16_4", count=2),
-    PtxFault("sum for a factor", NARROW, "fma.rn.bf16x2 %0, %1, %2, %3", "fma.rn.bf16x2 %0, %1, %3, %2", "narrow_add_4"),
+    PtxFault(
+        "halves of a pair of bf16",
+        NARROW,
+        'bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(hi), "f"(lo)',
+        'bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(lo), "f"(hi)',
+        "to_bf16_4",
+    ),
+    PtxFault(
+        "halves of a pair of f16", NARROW, "f16x2.f32 %0, %1, %2", "f16x2.f32 %0, %2, %1", "to_f16_4 to_bf16_4", count=2
+    ),
+    PtxFault(
+        "sum for a factor", NARROW, "fma.rn.bf16x2 %0, %1, %2, %3", "fma.rn.bf16x2 %0, %1, %3, %2", "narrow_add_4"
+    ),
     PtxFault("pairs of f16 for bf16", NARROW, "fma.rn.bf16x2", "fma.rn.f16x2", "narrow_mul_4"),
     PtxFault("f16 read as another", NARROW, "cvt.f32.f16", "cvt.f32.bf16", "from_f16_1"),
     PtxFault("f16 written as another", NARROW, "cvt.rn.f16.f32", "cvt.rn.bf16.f32", "to_f16_1", "75"),
     PtxFault("early registers in another order", MEMORY, "{%0, %1, %2, %3}", "{%1, %0, %2, %3}", "load_early_int"),
     PtxFault("one early access for all", MEMORY, "(const uint4*)p + i)) :", "(const uint4*)p)) :", "load_early_int"),
     PtxFault("denormals kept", VEC, "mul.rn.ftz.f32", "mul.rn.f32", "divided"),
-    PtxFault("reciprocal as the unit gives it", VEC, "core::fma(-core::fma(by, near, -1.0f), near, near)", "near", "divided"),
+    PtxFault(
+        "reciprocal as the unit gives it", VEC, "core::fma(-core::fma(by, near, -1.0f), near, near)", "near", "divided"
+    ),
     PtxFault("exponents beyond all bounds", VEC, "fma.rn.sat.f32", "fma.rn.f32", "exp"),
     PtxFault("largest number beside a NaN", VEC, "max.NaN.f32", "max.f32", "maximum"),
     PtxFault("largest for smallest", VEC, "min.NaN.f32", "max.NaN.f32", "minimum"),
     PtxFault("powers that are denormal", VEC, "ex2.approx.f32", "ex2.approx.ftz.f32", "exp2"),
     PtxFault("roots of denormals", VEC, "rsqrt.approx.f32", "rsqrt.approx.ftz.f32", "rsqrt"),
     PtxFault("exp without the low part of log2 e", EXP, "fma(x, L_LO, fma(x, L, -n))", "fma(x, L, -n)", "exp"),
-)  # fmt: skip
+)
 # What no run shows: ptxas and NVVM move and join what they may.
 WORD_FAULTS = (
     cuda("group that is committed early", '"cp.async.commit_group;" ::: "memory"', '"cp.async.commit_group;"'),
     cuda("wait that accesses pass", '"n"(N) : "memory"', '"n"(N)'),
     cuda("barrier that accesses pass", '"barrier.cta.sync.aligned 0;" ::: "memory"', '"barrier.cta.sync.aligned 0;"'),
-    cuda("barrier that may be left out", 'asm volatile("barrier.cta.sync.aligned %0', 'asm("barrier.cta.sync.aligned %0'),
-    cuda("matrices that are loaded early", '"=r"(r[1]) : "r"(row_address) : "memory"', '"=r"(r[1]) : "r"(row_address)', count=2),
+    cuda(
+        "barrier that may be left out", 'asm volatile("barrier.cta.sync.aligned %0', 'asm("barrier.cta.sync.aligned %0'
+    ),
+    cuda(
+        "matrices that are loaded early",
+        '"=r"(r[1]) : "r"(row_address) : "memory"',
+        '"=r"(r[1]) : "r"(row_address)',
+        count=2,
+    ),
     cuda("exchange that may move", 'asm volatile("shfl.sync.bfly', 'asm("shfl.sync.bfly'),
-    cuda("flag that is read once", '"=r"(x) : "l"(__cvta_generic_to_global(p)) : "memory"', '"=r"(x) : "l"(__cvta_generic_to_global(p))'),
-    cuda("product that may move", '#define FP_MMA(types) asm volatile(', "#define FP_MMA(types) asm("),
-    sm90("code of sm_90a that may be left out", "#define SM90A_ASM(...) asm volatile(__VA_ARGS__)", "#define SM90A_ASM(...) asm(__VA_ARGS__)"),
+    cuda(
+        "flag that is read once",
+        '"=r"(x) : "l"(__cvta_generic_to_global(p)) : "memory"',
+        '"=r"(x) : "l"(__cvta_generic_to_global(p))',
+    ),
+    cuda("product that may move", "#define FP_MMA(types) asm volatile(", "#define FP_MMA(types) asm("),
+    sm90(
+        "code of sm_90a that may be left out",
+        "#define SM90A_ASM(...) asm volatile(__VA_ARGS__)",
+        "#define SM90A_ASM(...) asm(__VA_ARGS__)",
+    ),
     sm90("barrier begun late", '"r"(bar), "r"(arrivals) : "memory"', '"r"(bar), "r"(arrivals)'),
     sm90("boxes that accesses pass", '"h"(mask), __VA_ARGS__ : "memory"', '"h"(mask), __VA_ARGS__'),
-    sm90("wait for products that accesses pass", '"wgmma.wait_group.sync.aligned %0;" ::"n"(N) : "memory"', '"wgmma.wait_group.sync.aligned %0;" ::"n"(N)'),
+    sm90(
+        "wait for products that accesses pass",
+        '"wgmma.wait_group.sync.aligned %0;" ::"n"(N) : "memory"',
+        '"wgmma.wait_group.sync.aligned %0;" ::"n"(N)',
+    ),
     PtxFault("early load that comes late", MEMORY, 'asm volatile("ld.global.v4', 'asm("ld.global.v4'),
-)  # fmt: skip
+)
 FAULTS = {f.name: f for f in (*BLOCK_FAULTS, *MATRIX_FAULTS, *SM90_FAULTS, *VECTOR_FAULTS, *WORD_FAULTS)}
 assert len(FAULTS) == sum(map(len, (BLOCK_FAULTS, MATRIX_FAULTS, SM90_FAULTS, VECTOR_FAULTS, WORD_FAULTS)))

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from tests.support.ptx.compiled import run_ptx
-from tests.support.ptx.machine import TensorMap
 from tests.support.ptx.syntax import PtxError, parse
 from tests.support.ptx.values import Array, fma32, fma64, to_bf16
+from tests.support.ptx.warp import TensorMap
 
 HEAD = """.version 9.0
 .target sm_90a
@@ -112,7 +112,7 @@ ROWS: list[tuple[str, int, int]] = [
     ("mov.b64 %d6, {%r2, 5}; mov.b64 {%r4, %r3}, %d6;", 9, 5),
     ("mov.b32 {%h1, %h2}, %r2; mov.b32 %r3, {%h2, %h1};", 0x11223344, 0x33441122),
     ("st.shared.u32 [%r14], %r2; ld.shared.s8 %r3, [%r14+1];", 0x8000, 0xFFFFFF80),
-    ("st.shared.v2.u16 [%r14], {%h1, %h1}; ld.shared.u32 %r3, [%r14];".replace("st", "cvt.u16.u32 %h1, %r2; st", 1), 7, 0x70007),
+    ("mov.b32 {%h1, %h2}, %r2; st.shared.v2.u16 [%r14], {%h2, %h1}; ld.shared.u32 %r3, [%r14];", 0x70003, 0x30007),
     ("mov.u32 %r3, 1; setp.eq.s32 %p1, %r2, 0; @!%p1 mov.u32 %r3, 2;", 4, 2),
     ("{ .reg .b32 r; mov.b32 r, 5; { .reg .b32 r; mov.b32 r, 6; } mov.b32 %r3, r; }", 0, 5),
 ]  # fmt: skip
@@ -132,7 +132,8 @@ EXCHANGES: dict[str, tuple[str, Callable[[Array], Array]]] = {
     "up": (f"shfl.sync.up.b32 %r3, %r2, 2, 0, {FULL};", lambda l: np.where(l < 2, l, l - 2)),
     "across": (f"shfl.sync.bfly.b32 %r3, %r2, 3, 0x1f, {FULL};", lambda l: l ^ 3),
     "within fours": (f"shfl.sync.idx.b32 %r3, %r2, 1, 0x1c1f, {FULL};", lambda l: l // 4 * 4 + 1),
-    "down within eights": (f"shfl.sync.down.b32 %r3, %r2, 1, 0x181f, {FULL};", lambda l: np.where(l % 8 == 7, l, l + 1)),
+    "down within eights": (f"shfl.sync.down.b32 %r3, %r2, 1, 0x181f, {FULL};",
+        lambda l: np.where(l % 8 == 7, l, l + 1)),
     "whether inside": (
         f"shfl.sync.up.b32 %r4|%p1, %r2, 1, 0, {FULL}; selp.b32 %r3, 1, 0, %p1;",
         lambda l: (l > 0).astype(int),
@@ -146,7 +147,8 @@ EXCHANGES: dict[str, tuple[str, Callable[[Array], Array]]] = {
         lambda l: np.full(32, 0xF0000000),
     ),
     "branches": (
-        "setp.lt.u32 %p1, %r2, 10; @%p1 bra FEW; mov.u32 %r3, 1; bra.uni END; FEW: mov.u32 %r3, 2; END: add.u32 %r3, %r3, 5;",
+        "setp.lt.u32 %p1, %r2, 10; @%p1 bra FEW; mov.u32 %r3, 1; bra.uni END;"
+        " FEW: mov.u32 %r3, 2; END: add.u32 %r3, %r3, 5;",
         lambda l: np.where(l < 10, 7, 6),
     ),
     "loops of their own": (
@@ -159,7 +161,7 @@ EXCHANGES: dict[str, tuple[str, Callable[[Array], Array]]] = {
         " bra.uni END; ODD: shfl.sync.bfly.b32 %r3, %r2, 4, 0x1f, 0xaaaaaaaa; END: ",
         lambda l: np.where(l % 2, l ^ 4, l ^ 2),
     ),
-    "atomics": ("mov.u32 %r4, shared; mov.u32 %r5, 0; st.shared.u32 [shared], %r5; bar.warp.sync 0xffffffff;"
+    "atomics": ("mov.u32 %r5, 0; st.shared.u32 [shared], %r5; bar.warp.sync 0xffffffff;"
                 " atom.shared.add.u32 %r6, [shared], 2; bar.warp.sync 0xffffffff; ld.shared.u32 %r3, [shared];",
                 lambda l: np.full(32, 64)),
     "swaps": ("st.shared.u32 [%r14], %r2; atom.shared.cas.b32 %r4, [%r14], 3, 99; ld.shared.u32 %r3, [%r14];",
@@ -176,7 +178,9 @@ def test_lanes_of_a_warp(name: str) -> None:
 def test_matrices_by_columns_and_rows() -> None:
     """Lane l has elements 2 (l % 4), 2 (l % 4) + 1 of row l / 4; with .trans of column l / 4."""
     x = (2 * LANE | (2 * LANE + 1) << 16).astype(np.uint32)  # the matrix 0 to 63
-    load = "st.shared.u32 [%r14], %r2; bar.warp.sync 0xffffffff; and.b32 %r4, %r1, 7; shl.b32 %r4, %r4, 4; add.u32 %r4, %r4, %r15;"
+    load = """
+  st.shared.u32 [%r14], %r2; bar.warp.sync 0xffffffff;
+  and.b32 %r4, %r1, 7; shl.b32 %r4, %r4, 4; add.u32 %r4, %r4, %r15;"""
     rows = run(load + " ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r3}, [%r4];", x)
     np.testing.assert_array_equal(rows, x)
     columns = run(load + " ldmatrix.sync.aligned.m8n8.x1.trans.shared.b16 {%r3}, [%r4];", x)
@@ -190,7 +194,8 @@ def test_product_of_matrices() -> None:
   shr.u32 %r4, %r1, 2; and.b32 %r5, %r1, 3;
   shr.u32 %r6, %r4, 1; setp.eq.u32 %p1, %r6, %r5; and.b32 %r7, %r4, 1; setp.eq.u32 %p2, %r7, 1;
   selp.b32 %r8, 0x3c000000, 0x00003c00, %p2; selp.b32 %r8, %r8, 0, %p1; mov.u32 %r9, 0;
-  mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%f3, %f4, %f5, %f6}, {%r8, %r9}, {%r2}, {0f40000000, %f4, %f5, %f6};"""
+  mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%f3, %f4, %f5, %f6}, {%r8, %r9}, {%r2},
+    {0f40000000, %f4, %f5, %f6};"""
     values = np.arange(64, dtype=np.float16).reshape(8, 8)  # b[k, n]
     x = np.ascontiguousarray(values.T).reshape(8, 4, 2).view(np.uint32).reshape(32)
     found = run(body, x).view(np.float32)
@@ -227,7 +232,9 @@ def test_boxes(at: int, expected: list[int]) -> None:
 
 
 def test_blocks_pass_barriers_together() -> None:
-    body = "st.shared.u32 [%r14], %r2; barrier.sync 0; sub.u32 %r4, %r15, %r14; add.u32 %r4, %r4, %r15; ld.shared.u32 %r3, [%r4+252];"
+    body = """
+  st.shared.u32 [%r14], %r2; barrier.sync 0; sub.u32 %r4, %r15, %r14; add.u32 %r4, %r4, %r15;
+  ld.shared.u32 %r3, [%r4+252];"""
     for backwards in (False, True):
         found = run(body, np.arange(64, dtype=np.uint32), 64, backwards)
         np.testing.assert_array_equal(found, 63 - np.arange(64))
@@ -244,8 +251,10 @@ FAILURES: dict[str, tuple[str, str]] = {
     "not aligned": ("ld.shared.u32 %r3, [%r14+2];", "not aligned"),
     "beyond shared memory": ("ld.shared.u32 %r3, [%r14+1024];", "beyond shared memory"),
     "beyond an array": ("ld.global.u32 %r3, [%d4+384];", "beyond global memory"),
-    "race": ("st.shared.u32 [%r14], %r2; xor.b32 %r4, %r14, 4; ld.shared.u32 %r3, [%r4];", "race: thread 0 touches byte"),
-    "too few at a barrier": ("setp.lt.u32 %p1, %r1, 32; mov.u32 %r3, 0; @!%p1 bra END; barrier.sync 1, 64; END: ", "threads wait there"),
+    "race": ("st.shared.u32 [%r14], %r2; xor.b32 %r4, %r14, 4; ld.shared.u32 %r3, [%r4];", "race: thread 0"),
+    "too few at a barrier": (
+        "setp.lt.u32 %p1, %r1, 32; mov.u32 %r3, 0; @!%p1 bra END; barrier.sync 1, 64; END: ", "threads wait there",
+    ),
     "barrier 16": ("barrier.sync 16; mov.u32 %r3, 0;", "barriers [16], of 16"),
     "half a warp": ("barrier.sync 1, 16; mov.u32 %r3, 0;", "16 threads"),
     "endless": ("mov.u32 %r3, 0; AGAIN: bra AGAIN;", "still running after"),
@@ -257,9 +266,12 @@ FAILURES: dict[str, tuple[str, str]] = {
     ),
     "ended lane": ("setp.ge.u32 %p1, %r1, 16; mov.u32 %r3, 0; @%p1 ret; bar.warp.sync 0xffffffff;", "has ended"),
     "box within 16 bytes": (BOX.replace("AT", "1"), "a box from element 1"),
-    "box that nobody announced": (BOX.replace("AT", "4").replace("fence.mbarrier_init.release.cluster;", ""), "no fence.mbarrier_init"),
+    "box that nobody announced": (
+        BOX.replace("AT", "4").replace("fence.mbarrier_init.release.cluster;", ""), "no fence.mbarrier_init",
+    ),
     "box over what was not fenced": (
-        BOX.replace("AT", "4").replace("mov.u32 %r6", "st.shared.u32 [%r15], %r2; mov.u32 %r6"), "was written and not fenced"
+        BOX.replace("AT", "4").replace("mov.u32 %r6", "st.shared.u32 [%r15], %r2; mov.u32 %r6"),
+        "was written and not fenced",
     ),
     "bytes that never come": (BOX.replace("AT", "4").replace(", 32;", ", 64;"), "threads wait there"),
     "one warp of four": ("wgmma.fence.sync.aligned; mov.u32 %r3, 0;", "threads of the warp group are missing"),

@@ -5,10 +5,10 @@ from collections.abc import Callable
 import numpy as np
 
 from tests.support.ptx.arithmetic import only
-from tests.support.ptx.machine import PARAMETERS, SHARED, Handler, Warp
 from tests.support.ptx.memory import Space
 from tests.support.ptx.syntax import BITS, Address, Constant, Instruction, Many, Name, Operand, PtxError
 from tests.support.ptx.values import DTYPES, LANES, Array
+from tests.support.ptx.warp import PARAMETERS, SHARED, Handler, Warp
 
 CACHES = ("nc", "cs", "cg", "ca", "cv", "lu", "wb", "wt", "L1", "L2", "evict_first", "evict_last", "no_allocate")
 SPACES = ("global", "shared", "shared::cta")
@@ -32,7 +32,23 @@ def vector(operand: Operand) -> tuple[Operand, ...]:
 
 def checked(i: Instruction, vectors: int) -> None:
     """Raises PtxError for words that no access has, and for a list of another length than it says."""
-    only(i, *CACHES, *SPACES, "param", "const", "volatile", "relaxed", "acquire", "release", "gpu", "cta", "sys", "cluster", "v2", "v4")
+    only(
+        i,
+        *CACHES,
+        *SPACES,
+        "param",
+        "const",
+        "volatile",
+        "relaxed",
+        "acquire",
+        "release",
+        "gpu",
+        "cta",
+        "sys",
+        "cluster",
+        "v2",
+        "v4",
+    )
     said = 4 if "v4" in i.words else 2 if "v2" in i.words else 1
     if said != vectors:
         raise PtxError(f"{vectors} registers")
@@ -108,10 +124,12 @@ def store(w: Warp, i: Instruction, mask: Array) -> None:
 
 
 ATOMICS: dict[str, Callable[..., Array]] = {
-    "add": lambda old, x, _: old + x, "min": lambda old, x, _: np.minimum(old, x), "max": lambda old, x, _: np.maximum(old, x),
+    "add": lambda old, x, _: old + x,
+    "min": lambda old, x, _: np.minimum(old, x), "max": lambda old, x, _: np.maximum(old, x),
     "exch": lambda old, x, _: x, "and": lambda old, x, _: old & x, "or": lambda old, x, _: old | x,
     "xor": lambda old, x, _: old ^ x, "cas": lambda old, x, y: np.where(old == x, y, old),
-    "inc": lambda old, x, _: np.where(old >= x, 0, old + 1), "dec": lambda old, x, _: np.where((old == 0) | (old > x), x, old - 1),
+    "inc": lambda old, x, _: np.where(old >= x, 0, old + 1),
+    "dec": lambda old, x, _: np.where((old == 0) | (old > x), x, old - 1),
 }  # fmt: skip
 
 
@@ -197,7 +215,12 @@ def copy(w: Warp, i: Instruction, mask: Array) -> None:
             for land in (each for group in ready for each in group):
                 land()
         return
-    if i.words[2:] not in (("ca", "shared", "global"), ("cg", "shared", "global"), ("ca", "shared::cta", "global"), ("cg", "shared::cta", "global")):
+    if i.words[2:] not in (
+        ("ca", "shared", "global"),
+        ("cg", "shared", "global"),
+        ("ca", "shared::cta", "global"),
+        ("cg", "shared::cta", "global"),
+    ):
         raise PtxError("unknown copy")
     size = number(i.operands[2])
     if size not in ((16,) if "cg" in i.words else (4, 8, 16)):
@@ -219,4 +242,12 @@ def copy(w: Warp, i: Instruction, mask: Array) -> None:
 
 
 def accesses() -> dict[str, Handler]:
-    return {"ld": load, "st": store, "atom": atomic, "red": atomic, "fence": fence, "membar": fence, "cvta": address_conversion}
+    return {
+        "ld": load,
+        "st": store,
+        "atom": atomic,
+        "red": atomic,
+        "fence": fence,
+        "membar": fence,
+        "cvta": address_conversion,
+    }

@@ -4,7 +4,6 @@ from collections.abc import Callable
 
 import numpy as np
 
-from tests.support.ptx.machine import Handler, Warp
 from tests.support.ptx.syntax import BITS, Instruction, Many, Pair, PtxError
 from tests.support.ptx.values import (
     DTYPES,
@@ -19,7 +18,9 @@ from tests.support.ptx.values import (
     sum_to_odd,
     to_bf16,
     to_f16,
+    to_tf32,
 )
+from tests.support.ptx.warp import Handler, Warp
 
 FLOATS = ("f32", "f64")
 
@@ -126,12 +127,11 @@ def divide(w: Warp, i: Instruction, mask: Array) -> None:
     if kind in FLOATS:
         finish(w, i, a / b, mask)
         return
-    remainder = i.words[0] == "rem"
-    found = [
-        (-1 if not y else abs(x) % abs(y) * (1 if x >= 0 else -1) if remainder else abs(x) // abs(y) * (1 if (x < 0) == (y < 0) else -1))
-        for x, y in zip(map(int, a), map(int, b), strict=True)
-    ]  # fmt: skip
-    w.set(i.operands[0], np.array([f & (1 << 64) - 1 for f in found], np.uint64).astype(UNSIGNED[a.itemsize]).view(a.dtype), mask)
+    remainder, found = i.words[0] == "rem", list[int]()
+    for x, y in zip(map(int, a), map(int, b), strict=True):
+        quotient = abs(x) // abs(y) * (1 if (x < 0) == (y < 0) else -1) if y else -1
+        found.append((x - quotient * y if remainder and y else quotient) & (1 << 64) - 1)
+    w.set(i.operands[0], np.array(found, np.uint64).astype(UNSIGNED[a.itemsize]).view(a.dtype), mask)
 
 
 def extreme(w: Warp, i: Instruction, mask: Array) -> None:
@@ -146,7 +146,9 @@ def extreme(w: Warp, i: Instruction, mask: Array) -> None:
     first = np.where(a == b, np.signbit(a) == least, a < b if least else a > b)
     found = np.where(np.isnan(a), b, np.where(np.isnan(b), a, np.where(first, a, b))).astype(a.dtype)
     nan = np.isnan(a) | np.isnan(b) if "NaN" in i.words else np.isnan(a) & np.isnan(b)
-    w.set(i.operands[0], np.where(nan, NAN_F32.view(np.float32) if kind == "f32" else np.nan, found).astype(a.dtype), mask)
+    w.set(
+        i.operands[0], np.where(nan, NAN_F32.view(np.float32) if kind == "f32" else np.nan, found).astype(a.dtype), mask
+    )
 
 
 def unary(w: Warp, i: Instruction, mask: Array) -> None:
@@ -159,11 +161,18 @@ def unary(w: Warp, i: Instruction, mask: Array) -> None:
         return
     if name in ("abs", "neg"):
         only(i, "ftz")
-        found = (np.abs(x) if name == "abs" else -x) if kind in FLOATS else wrapped(kind, np.negative, x) if name == "neg" else np.abs(x)
+        found = (
+            (np.abs(x) if name == "abs" else -x)
+            if kind in FLOATS
+            else wrapped(kind, np.negative, x)
+            if name == "neg"
+            else np.abs(x)
+        )
         finish(w, i, found, mask)
         return
     only(i, "rn", "approx", "ftz")
-    if "approx" in i.words and kind != "f32" or "approx" not in i.words and (name not in ("sqrt", "rcp") or "rn" not in i.words):
+    exactly = "rn" in i.words and name in ("sqrt", "rcp")
+    if exactly == ("approx" in i.words) or (not exactly and kind != "f32"):
         raise PtxError("unknown rounding")
     wide = x.astype(np.float64)
     found = {"ex2": lambda: np.exp2(wide), "rcp": lambda: 1 / wide, "lg2": lambda: np.log2(wide),
@@ -316,14 +325,14 @@ def convert(w: Warp, i: Instruction, mask: Array) -> None:
     to, source = kinds
     roundings = [word for word in i.words[1:] if word not in BITS]
     if to in ("bf16x2", "f16x2") and roundings == ["rn"]:
-        high, low = ((to_bf16 if to == "bf16x2" else to_f16)(w.get(o, "f32").astype(np.float64)) for o in i.operands[1:])
+        high, low = (
+            (to_bf16 if to == "bf16x2" else to_f16)(w.get(o, "f32").astype(np.float64)) for o in i.operands[1:]
+        )
         w.set(i.operands[0], high.astype(np.uint32) << 16 | low, mask)
         return
     x = w.get(i.operands[1], source)
     if to == "tf32" and source == "f32" and roundings == ["rna"]:
-        bits = x.view(np.uint32)
-        rounded = (bits + np.uint32(0x1000)) & np.uint32(0xFFFFE000)
-        w.set(i.operands[0], np.where(np.isfinite(x), rounded, np.where(np.isnan(x), NAN_F32, bits)).astype(np.uint32), mask)
+        w.set(i.operands[0], to_tf32(x), mask)
         return
     if "ftz" in roundings:
         x = flushed(x)

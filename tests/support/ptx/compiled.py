@@ -9,10 +9,11 @@ import pytest
 from codegen.toolchain.compiler import INCLUDE
 from tests.support.ptx.accesses import accesses
 from tests.support.ptx.arithmetic import arithmetic
-from tests.support.ptx.machine import Argument, Handler, Machine, control
+from tests.support.ptx.machine import Argument, Machine
 from tests.support.ptx.sm90 import sm90
 from tests.support.ptx.syntax import Module, parse
 from tests.support.ptx.values import Array
+from tests.support.ptx.warp import Handler, control
 from tests.support.ptx.warps import warps
 from tests.support.ptx.wgmma import products
 

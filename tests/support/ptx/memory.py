@@ -1,7 +1,7 @@
 """Memory of a device, byte by byte: who wrote it, and whether whoever reads it knows.
 
-Threads have vector clocks (Lamport; Fidge): a barrier joins those of its threads, a release hands one over to the acquire that
-reads what it wrote. A read of what another thread wrote, and nothing put before it, is an error.
+Threads have vector clocks (Lamport; Fidge): a barrier joins those of its threads, a release hands one over to the
+acquire that reads what it wrote. A read of what another thread wrote, and nothing put before it, is an error.
 """
 
 import numpy as np

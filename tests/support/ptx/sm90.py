@@ -6,9 +6,9 @@ from itertools import product
 import numpy as np
 
 from tests.support.ptx.accesses import copy, number
-from tests.support.ptx.machine import Block, Handler, TensorMap, Warp
 from tests.support.ptx.syntax import Address, Instruction, PtxError
 from tests.support.ptx.values import LANES, Array
+from tests.support.ptx.warp import Block, Handler, TensorMap, Warp
 from tests.support.ptx.warps import words
 
 RANK_BIT = 24  # of an address of shared::cluster: the block's rank, plus 1; 0: the own block
@@ -49,8 +49,8 @@ def barrier_at(block: Block, address: int, *, from_outside: bool = False) -> Mem
 
 def memory_barrier(w: Warp, i: Instruction, mask: Array) -> None:
     form = words(
-        i, ("init", "shared::cta", "b64"), ("arrive", "shared::cta", "b64"), ("arrive", "expect_tx", "shared::cta", "b64"),
-        ("arrive", "shared::cluster", "b64"), ("try_wait", "parity", "shared::cta", "b64"),
+        i, ("init", "shared::cta", "b64"), ("arrive", "shared::cta", "b64"), ("arrive", "shared::cluster", "b64"),
+        ("arrive", "expect_tx", "shared::cta", "b64"), ("try_wait", "parity", "shared::cta", "b64"),
     )  # fmt: skip
     if form[0] == "init":
         addresses, counts = w.address(i.operands[0]), w.get(i.operands[1], "u32")
@@ -142,13 +142,21 @@ def copy_box(w: Warp, i: Instruction, mask: Array) -> None:
         place = int(places[l])
         if place % 128:
             raise PtxError(f"a box to {place:#x}")
-        blocks = [w.block] if chosen is None else [b for k, b in enumerate(w.block.cluster.blocks) if chosen[l] >> k & 1]
-        if chosen is not None and int(chosen[l]) >> len(w.block.cluster.blocks) or not blocks:
+        blocks = (
+            [w.block] if chosen is None else [b for k, b in enumerate(w.block.cluster.blocks) if chosen[l] >> k & 1]
+        )
+        if not blocks or (chosen is not None and int(chosen[l]) >> len(w.block.cluster.blocks)):
             raise PtxError(f"a mask of {int(chosen[l]) if chosen is not None else 0:#x}")
         for block in blocks:
             barrier_at(block, int(barriers[l]), from_outside=True)
 
-            def land(block: Block = block, l: int = int(l), m: TensorMap = tensor_map, at: tuple[int, ...] = at, place: int = place) -> None:
+            def land(
+                block: Block = block,
+                l: int = int(l),
+                m: TensorMap = tensor_map,
+                at: tuple[int, ...] = at,
+                place: int = place,
+            ) -> None:
                 data = box_of(m, at).reshape(-1)
                 addresses = np.array([place], np.uint64)
                 block.shared.places(addresses, data.size, 128)
@@ -183,7 +191,11 @@ def change_registers(w: Warp, i: Instruction, mask: Array) -> Array:
     return ready
 
 
-
-
 def sm90() -> dict[str, Handler]:
-    return {"mbarrier": memory_barrier, "mapa": map_address, "cp": copies, "prefetch": prefetch, "setmaxnreg": change_registers}
+    return {
+        "mbarrier": memory_barrier,
+        "mapa": map_address,
+        "cp": copies,
+        "prefetch": prefetch,
+        "setmaxnreg": change_registers,
+    }

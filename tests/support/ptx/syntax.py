@@ -315,9 +315,7 @@ class _Parser:
     def operand(self) -> Operand:
         if self.taken("["):
             base, offset = self.single(), 0
-            if self.taken("+"):
-                offset = self.constant().value
-            elif self.next == "-":
+            if self.taken("+") or self.next == "-":
                 offset = self.constant().value
             coordinates = self.listed("{", "}") if self.taken(",") else ()
             self.expect("]")
@@ -373,4 +371,6 @@ class _Parser:
 
 def float_of(constant: Constant) -> float:
     """The float whose bits a constant holds."""
-    return struct.unpack("<f" if constant.float_bits == 32 else "<d", constant.value.to_bytes(constant.float_bits // 8, "little"))[0]
+    return struct.unpack(
+        "<f" if constant.float_bits == 32 else "<d", constant.value.to_bytes(constant.float_bits // 8, "little")
+    )[0]

@@ -24,8 +24,8 @@ def flushed(x: Array) -> Array:
 
 
 def odd(high: Array, low: Array) -> Array:
-    """high + low of f64, low below half an ulp of high, rounded to odd: rounded once more, to fewer than 52 bits, it is what
-    the exact sum rounds to."""
+    """high + low of f64, low below half an ulp of high, rounded to odd: rounded once more, to fewer than 52 bits, it is
+    what the exact sum rounds to."""
     bits = high.view(np.int64)
     inexact = (low != 0) & np.isfinite(high) & (bits & 1 == 0)
     away = (low > 0) == (high > 0)

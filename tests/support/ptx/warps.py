@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from tests.support.ptx.machine import BLOCKED, RUNS, Arrivals, Handler, Warp
 from tests.support.ptx.syntax import Instruction, Many, Operand, Pair, PtxError, Single
 from tests.support.ptx.values import LANES, Array
+from tests.support.ptx.warp import BLOCKED, RUNS, Arrivals, Handler, Warp
 
 LANE = np.arange(LANES)
 GROUP, MEMBER = LANE // 4, LANE % 4
@@ -77,7 +77,7 @@ def barrier(w: Warp, i: Instruction, mask: Array) -> Array:
     counts = w.get(i.operands[1], "u32")[ready] if len(i.operands) > 1 else np.full(len(ids), threads)
     if (ids != ids[0]).any() or (counts != counts[0]).any() or ids[0] > 15:
         raise PtxError(f"barriers {sorted(set(map(int, ids)))}, of 16")
-    if counts[0] % LANES and counts[0] != threads or not 0 < counts[0] <= threads:
+    if (counts[0] % LANES and counts[0] != threads) or not 0 < counts[0] <= threads:
         raise PtxError(f"{int(counts[0])} threads, of {threads}, in warps")
     arrivals = w.block.barriers.setdefault(int(ids[0]), Arrivals(int(counts[0])))
     if arrivals.expected != int(counts[0]):
@@ -142,7 +142,11 @@ def load_matrix(w: Warp, i: Instruction, mask: Array) -> Array:
         source, column = (MEMBER * 2, GROUP) if "trans" in form else (GROUP, MEMBER * 2)
         both = [
             w.block.shared.read(rows[r] + 2 * c.astype(np.uint64), 2, w.threads).view(np.uint16)[:, 0]
-            for r, c in (((source, column), (source + 1, column)) if "trans" in form else ((source, column), (source, column + 1)))
+            for r, c in (
+                ((source, column), (source + 1, column))
+                if "trans" in form
+                else ((source, column), (source, column + 1))
+            )
         ]
         w.set(register, both[0].astype(np.uint32) | both[1].astype(np.uint32) << 16, ready)
     return ready
@@ -177,7 +181,7 @@ def first_operand(values: Array) -> Array:
     return a
 
 
-SHAPES = {
+SHAPES: dict[tuple[str, ...], tuple[int, int]] = {
     ("m16n8k8", "f32", "f16", "f16", "f32"): (2, 1), ("m16n8k8", "f32", "bf16", "bf16", "f32"): (2, 1),
     ("m16n8k16", "f32", "f16", "f16", "f32"): (4, 2), ("m16n8k16", "f32", "bf16", "bf16", "f32"): (4, 2),
     ("m16n8k8", "f32", "tf32", "tf32", "f32"): (4, 2), ("m16n8k32", "s32", "s8", "s8", "s32"): (4, 2),
@@ -204,7 +208,12 @@ def multiply(w: Warp, i: Instruction, mask: Array) -> Array:
     for r, (to, c) in enumerate(zip(operand_list(i.operands[0], 4), operand_list(i.operands[3], 4), strict=True)):
         part = exact[GROUP + r // 2 * 8, MEMBER * 2 + r % 2]
         if form[8] == "s32":
-            found = (w.get(c, "s32").astype(np.int64) + part.astype(np.int64)).astype(np.uint64).astype(np.uint32).view(np.int32)
+            found = (
+                (w.get(c, "s32").astype(np.int64) + part.astype(np.int64))
+                .astype(np.uint64)
+                .astype(np.uint32)
+                .view(np.int32)
+            )
         else:
             found = (w.get(c, "f32").astype(np.float64) + part).astype(np.float32)
         w.set(to, found, ready)
@@ -213,5 +222,3 @@ def multiply(w: Warp, i: Instruction, mask: Array) -> Array:
 
 def warps() -> dict[str, Handler]:
     return {"shfl": shuffle, "vote": vote, "bar": barrier, "barrier": barrier, "ldmatrix": load_matrix, "mma": multiply}
-
-

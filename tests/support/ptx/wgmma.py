@@ -5,10 +5,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from tests.support.ptx.accesses import number
-from tests.support.ptx.machine import Frame, Handler, Warp
 from tests.support.ptx.sm90 import swizzled
 from tests.support.ptx.syntax import Instruction, Many, Operand, PtxError, Register, Single
 from tests.support.ptx.values import LANES, Array
+from tests.support.ptx.warp import Frame, Handler, Warp
 from tests.support.ptx.warps import GROUP, MEMBER, elements, first_operand, operand_list, words
 
 SWIZZLES = {1: 128, 2: 64, 3: 32}
@@ -118,7 +118,12 @@ def warp_group(w: Warp, i: Instruction, mask: Array) -> Array:
         raise PtxError("threads of the warp group are missing")
     if i.words[1] == "mma_async":
         issue(w, i)
-    elif words(i, ("fence", "sync", "aligned"), ("commit_group", "sync", "aligned"), ("wait_group", "sync", "aligned"))[0] == "fence":
+    elif (
+        words(i, ("fence", "sync", "aligned"), ("commit_group", "sync", "aligned"), ("wait_group", "sync", "aligned"))[
+            0
+        ]
+        == "fence"
+    ):
         w.fenced = True
     elif i.words[1] == "commit_group":
         w.product_groups.append(w.products)
