@@ -1,7 +1,5 @@
 """Loads, stores, atomics, fences, and copies from global to shared memory."""
 
-from collections.abc import Callable
-
 import numpy as np
 
 from tests.support.ptx.arithmetic import only
@@ -123,14 +121,26 @@ def store(w: Warp, i: Instruction, mask: Array) -> None:
             space.flags.pop(int(address), None)
 
 
-ATOMICS: dict[str, Callable[..., Array]] = {
-    "add": lambda old, x, _: old + x,
-    "min": lambda old, x, _: np.minimum(old, x), "max": lambda old, x, _: np.maximum(old, x),
-    "exch": lambda old, x, _: x, "and": lambda old, x, _: old & x, "or": lambda old, x, _: old | x,
-    "xor": lambda old, x, _: old ^ x, "cas": lambda old, x, y: np.where(old == x, y, old),
-    "inc": lambda old, x, _: np.where(old >= x, 0, old + 1),
-    "dec": lambda old, x, _: np.where((old == 0) | (old > x), x, old - 1),
-}  # fmt: skip
+ATOMICS = frozenset("add min max exch and or xor cas inc dec".split())
+
+
+def updated(name: str, old: Array, x: Array, other: Array) -> Array:
+    """What an atomic operation leaves. other: the last operand, which cas alone looks at."""
+    match name:
+        case "add":
+            return old + x
+        case "min" | "max":
+            return (np.minimum if name == "min" else np.maximum)(old, x)
+        case "and" | "or" | "xor":
+            return {"and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor}[name](old, x)
+        case "cas":
+            return np.where(old == x, other, old)
+        case "inc":
+            return np.where(old >= x, 0, old + 1)
+        case "dec":
+            return np.where((old == 0) | (old > x), x, old - 1)
+        case _:
+            return x
 
 
 def atomic(w: Warp, i: Instruction, mask: Array) -> None:
@@ -148,8 +158,8 @@ def atomic(w: Warp, i: Instruction, mask: Array) -> None:
     result = np.zeros(LANES, DTYPES[i.type])
     for l in np.flatnonzero(mask):
         thread, place = w.threads[l : l + 1], addresses[l : l + 1]
-        old = space.read(place, first.itemsize, thread, relaxed=True).view(first.dtype)[0]
-        new = ATOMICS[names[0]](old, first[l : l + 1], second[l : l + 1]).astype(first.dtype)
+        old = space.read(place, first.itemsize, thread, relaxed=True).view(first.dtype).reshape(-1)
+        new = updated(names[0], old, first[l : l + 1], second[l : l + 1]).astype(first.dtype)
         heard = space.flags.get(int(place[0]))
         if heard is not None:
             np.maximum(clocks.heard[thread[0]], heard, out=clocks.heard[thread[0]])

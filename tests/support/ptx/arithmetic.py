@@ -88,7 +88,8 @@ def multiply(w: Warp, i: Instruction, mask: Array) -> None:
     a, b = (w.get(o, kind) for o in i.operands[1:3])
     if "wide" in i.words:
         kind = f"{kind[0]}{2 * BITS[kind]}"
-        result = a.astype(DTYPES[kind]) * b.astype(DTYPES[kind])
+        wide_a: Array = a.astype(DTYPES[kind])
+        result = wide_a * b.astype(DTYPES[kind])
     elif "hi" in i.words:
         result = products(kind, a, b)[1]
     elif "lo" in i.words:
@@ -266,8 +267,9 @@ def table_of_three(w: Warp, i: Instruction, mask: Array) -> None:
 def count_bits(w: Warp, i: Instruction, mask: Array) -> None:
     only(i)
     x, bits = w.get(i.operands[1], i.type), BITS[i.type]
-    count = int.bit_count if i.words[0] == "popc" else lambda value: bits - value.bit_length()
-    w.set(i.operands[0], np.array([count(int(v)) for v in x], np.uint32), mask)
+    ones = i.words[0] == "popc"
+    found = [v.bit_count() if ones else bits - v.bit_length() for v in map(int, x)]
+    w.set(i.operands[0], np.array(found, np.uint32), mask)
 
 
 def compare(w: Warp, i: Instruction, mask: Array) -> None:
@@ -361,7 +363,7 @@ def convert(w: Warp, i: Instruction, mask: Array) -> None:
         f = {"rni": np.rint, "rmi": np.floor, "rpi": np.ceil, "rzi": np.trunc}.get(roundings[0] if roundings else "")
         if f is None or len(roundings) > 1:
             raise PtxError("unknown rounding")
-        info = np.iinfo(dtype)
+        info = np.iinfo(to.replace("s", "int").replace("u", "uint"))
         whole = f(x.astype(np.float64))
         numbers = [0 if v != v else int(min(max(v, float(info.min)), float(info.max) * 1.5)) for v in map(float, whole)]
         found = np.array([min(max(n, info.min), info.max) for n in numbers], dtype)

@@ -107,7 +107,8 @@ class Machine:
                 if all(w.done for w in self.warps):
                     break
                 going = any((w.frame.status == RUNS).any() for w in self.warps)
-                going |= any([warp.wakes() for warp in self.order])
+                woken = [warp.wakes() for warp in self.order]
+                going |= any(woken)
                 rounds += 1
                 if self.landing and (not going or rounds % 4 == 0):  # after others have looked in vain
                     self.landing.pop(0)()

@@ -1,12 +1,14 @@
 """PTX as NVRTC writes it, read into instructions whose registers are numbered."""
 
 import re
-import struct
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-BITS = {"pred": 1, "b8": 8, "u8": 8, "s8": 8, "f16": 16, "bf16": 16, "f16x2": 32, "bf16x2": 32, "tf32": 32, "b128": 128}
-BITS |= {f"{kind}{bits}": bits for kind in "bus" for bits in (16, 32, 64)} | {"f32": 32, "f64": 64}
+BITS = {
+    "pred": 1, "b8": 8, "u8": 8, "s8": 8, "f16": 16, "bf16": 16, "f16x2": 32, "bf16x2": 32,
+    "tf32": 32, "f32": 32, "f64": 64,
+    **{f"{kind}{bits}": bits for kind in "bus" for bits in (16, 32, 64)},
+}  # fmt: skip
 TOKEN = re.compile(
     r'(?P<space>\s+)|(?P<string>"[^"]*")|(?P<number>0[fFdD][0-9a-fA-F]+|0[xX][0-9a-fA-F]+U?|\d+U?)'
     r"|(?P<name>[.%$_A-Za-z][\w.$%]*(?:::[\w.]+)*)|(?P<sign>[-{}\[\](),;:@!+<>|=])"
@@ -367,10 +369,3 @@ class _Parser:
             return Constant(int(text.rstrip("U"), 0))
         except ValueError as e:
             raise PtxError(f"line {self.tokens[self.at - 1].line}: {text!r} is no number") from e
-
-
-def float_of(constant: Constant) -> float:
-    """The float whose bits a constant holds."""
-    return struct.unpack(
-        "<f" if constant.float_bits == 32 else "<d", constant.value.to_bytes(constant.float_bits // 8, "little")
-    )[0]

@@ -266,11 +266,7 @@ class Warp:
 
     def call(self, i: Instruction, mask: Array) -> None:
         """A device function, to its end: nothing in it may wait for other threads."""
-        lists = [
-            [item.name for item in o.items if isinstance(item, Name)]
-            for o in i.operands
-            if isinstance(o, Many)
-        ]
+        lists = [[item.name for item in o.items if isinstance(item, Name)] for o in i.operands if isinstance(o, Many)]
         names = [o.name for o in i.operands if isinstance(o, Name)]
         function = self.machine.module.functions.get(names[0])
         if function is None:
