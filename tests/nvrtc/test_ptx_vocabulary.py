@@ -3,6 +3,7 @@
 `tests.support.ptx` runs the PTX; the words of inline PTX to the compiler, which no run shows, are read in the headers.
 """
 
+import re
 from functools import lru_cache
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pytest
 from codegen.toolchain.compiler import INCLUDE
 from tests.support.asm_statements import problems, statements
 from tests.support.ptx.compiled import compile_ptx
-from tests.support.ptx.syntax import Module, parse
+from tests.support.ptx.syntax import Constant, Module, parse
 from tests.support.ptx_cases import CASES, products
 from tests.support.whole import in_turn
 
@@ -45,3 +46,23 @@ def test_the_compiler_may_neither_move_nor_drop_what_has_an_effect() -> None:
 def test_shared_memory_begins_at_a_multiple_of_a_swizzle() -> None:
     shared = compiled("90a").variables["shared"]
     assert (shared.space, shared.align) == ("shared", 1024)
+
+
+def test_hints_are_there() -> None:
+    """No result shows them: registers that a warp group gives or takes, and maps that are fetched early."""
+    functions = compiled("90a").functions
+    changes = [(i.opcode, i.operands) for i in functions["k_registers"].code if i.words[0] == "setmaxnreg"]
+    assert sorted(changes) == [
+        ("setmaxnreg.dec.sync.aligned.u32", (Constant(40),)),
+        ("setmaxnreg.inc.sync.aligned.u32", (Constant(232),)),
+    ]
+    assert "prefetch.tensormap" in [i.opcode for i in functions["many0"].code]
+
+
+@pytest.mark.parametrize("header", ["device_cuda.cuh", "device_sm90.cuh"])
+def test_every_function_of_a_header_has_a_case(header: str) -> None:
+    text = re.sub(r"namespace core \{.*?\n\}", "", Path(INCLUDE, header).read_text(), flags=re.S)
+    named = set(re.findall(r"^(?:template <.*?> )?VDEV [\w<>, ]*?(\w+)\(", text, flags=re.M))
+    assert len(named) > 10
+    sources = "".join(case.kernel.source for case in CASES.values())
+    assert {name for name in named if not re.search(rf"\b{name}\b", sources)} == set()

@@ -49,7 +49,7 @@ class Statement:
 
     @property
     def problem(self) -> str:
-        """What is missing: "" if nothing."""
+        """Names what is missing: "" if nothing."""
         kinds = self.opcodes
         if self.raw == "__VA_ARGS__":
             return "" if self.volatile else "is not volatile"
@@ -63,7 +63,7 @@ class Statement:
 
 
 def statements(include: Path) -> Iterator[Statement]:
-    """Of the headers for CUDA in a folder."""
+    """Yields those of the headers for CUDA in a folder."""
     for header in sorted(include.glob("*.cuh")):
         source = header.read_text()
         text = re.sub(r"//[^\n]*", lambda m: " " * len(m[0]), source).replace("\\\n", " \n")

@@ -117,7 +117,7 @@ def between_blocks() -> Iterator[PtxCase]:
   }} else {{
     if (i == 0) {{
       const {t} seen = wait_until(flag, []({t} x) {{ return x != 0; }});
-      write(out + 128, (int)(seen == ({t}){value:#x}));
+      write(out + 128, (int)(seen == ({t}){value:#x} && load_acquire(flag) == seen));
     }}
     block_barrier();
     write(out + 64 + i, read(out + i) + 1);

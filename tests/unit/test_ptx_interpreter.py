@@ -1,4 +1,4 @@
-"""The interpreter of PTX: instructions whose results the PTX ISA gives, and what it refuses."""
+"""Interpreter of PTX: instructions whose results the PTX ISA gives, and what it refuses."""
 
 import struct
 from collections.abc import Callable

@@ -14,7 +14,7 @@ WIDE_SCOPES = ("gpu", "sys", "cluster")
 
 
 def space_of(w: Warp, i: Instruction, addresses: Array, mask: Array) -> tuple[Space, Array]:
-    """The memory that an instruction names, and addresses in it; by generic addresses the one that the lanes name."""
+    """Resolves the memory that an instruction names, or its generic addresses do, and the addresses in it."""
     if "global" in i.words:
         return w.machine.memory, addresses
     if "shared" in i.words or "shared::cta" in i.words:
@@ -95,7 +95,7 @@ def load(w: Warp, i: Instruction, mask: Array) -> None:
 
 
 def raw(w: Warp, operand: Operand, kind: str) -> Array:
-    """The low bytes of a register: [lane, byte]."""
+    """Low bytes of a register: [lane, byte]."""
     return np.ascontiguousarray(w.get(operand, kind)).view(np.uint8).reshape(LANES, -1)
 
 
@@ -125,7 +125,7 @@ ATOMICS = frozenset("add min max exch and or xor cas inc dec".split())
 
 
 def updated(name: str, old: Array, x: Array, other: Array) -> Array:
-    """What an atomic operation leaves. other: the last operand, which cas alone looks at."""
+    """Values that an atomic operation leaves. other: the last operand, which cas alone looks at."""
     match name:
         case "add":
             return old + x

@@ -35,6 +35,6 @@ def compile_ptx(source: str, arch: str, include: Path = Path(INCLUDE)) -> str:
 
 
 def run_ptx(module: Module | str, kernel: str, arguments: Sequence[Argument], **launch: Any) -> list[Array]:
-    """The arrays among the arguments after a launch, see `Machine`. Raises PtxError."""
+    """Runs a launch, see `Machine`, and gives the arrays among the arguments afterwards. Raises PtxError."""
     parsed = parse(module) if isinstance(module, str) else module
     return Machine(parsed, kernel, HANDLERS, arguments, **launch).run()

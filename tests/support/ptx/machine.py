@@ -125,13 +125,13 @@ class Machine:
         ]
 
     def _waiting_line(self) -> int:
-        """The first line that a thread waits behind."""
+        """First line that a thread waits behind."""
         at = [w.frame.at[w.frame.status != DONE] for w in self.warps]
         return min(w.frame.code[int(a.min()) - 1].line for w, a in zip(self.warps, at, strict=True) if a.size)
 
 
 def _image(variable: Variable) -> Array:
-    """The bytes that a variable starts with."""
+    """Bytes that a variable starts with."""
     size = variable.bytes // max(variable.count, 1)
     image = np.zeros(variable.bytes, np.uint8)
     for k, value in enumerate(variable.values):

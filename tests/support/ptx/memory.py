@@ -13,7 +13,7 @@ NOBODY = -1
 
 
 class Clocks:
-    """What each of a grid's threads knows of the others' steps."""
+    """Vector clocks: the steps of every other thread that each of a grid's threads knows of."""
 
     def __init__(self, threads: int) -> None:
         self.known = np.eye(threads, dtype=np.int32)
@@ -88,7 +88,7 @@ class Space:
         self.unfenced[at] = True
 
     def fence_async(self, thread: int) -> None:
-        """What the thread wrote, or knows to be written, is seen by copies and wgmma."""
+        """Shows copies and wgmma all that the thread wrote, or knows to be written."""
         at = np.flatnonzero(self.unfenced)
         self.unfenced[at] = self.clocks.known[thread, self.writer[at]] < self.clock[at]
 

@@ -142,7 +142,7 @@ class Warp:
         registers[operand.slot] = np.where(mask, bits, registers[operand.slot])
 
     def address(self, operand: Operand) -> Array:
-        """Of all lanes."""
+        """Addresses of all lanes. Raises PtxError for an operand that is none."""
         if not isinstance(operand, Address):
             raise PtxError(f"{operand} is no address")
         narrow = isinstance(operand.base, Register) and operand.base.bits == 32

@@ -11,7 +11,7 @@ GROUP, MEMBER = LANE // 4, LANE % 4
 
 
 def words(i: Instruction, *allowed: tuple[str, ...]) -> tuple[str, ...]:
-    """Those behind the first. Raises PtxError where they are none of the allowed."""
+    """Words of the opcode behind the first. Raises PtxError where they are none of the allowed."""
     if i.words[1:] not in allowed:
         raise PtxError("unknown form")
     return i.words[1:]

@@ -52,7 +52,7 @@ def operand_at(w: Warp, descriptor: int, rows: range, across: bool, kind: str) -
 
 
 def finish(w: Warp, p: Product) -> None:
-    """The 16 rows of this warp."""
+    """Computes the 16 rows of this warp."""
     frame, w.frame = w.frame, p.frame
     first = w.first // LANES % 4 * 16
     if isinstance(p.a, int):
