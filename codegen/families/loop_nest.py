@@ -247,8 +247,8 @@ def steps_apart(segment: Graph, width: int) -> bool:
 
 @dataclass(frozen=True)
 class Rows:
-    """The shape of a segment's reductions in its loops. lane: extent of the longest lane axis that a reduction runs
-    along, else of the longest lane axis. along: whether a reduction runs along it. rows: most iterations of one
+    """The shape of a segment's reductions in its loops. lane: extent of the longest lane axis that a reduction or a
+    scan runs along, else of the longest lane axis. along: whether one runs along it. rows: most iterations of one
     reduction over other axes. results: iterations of the axes that all reductions leave, without lanes, which blocks
     can share; where no reduction stays a loop, the fewest iterations of a write, without lanes. shared: whether blocks
     can share the lanes, too."""
@@ -266,9 +266,10 @@ def rows_of(segment: Graph, width: int = 1, *, aligned: bool = False) -> Rows:
         writes, _ = _writes(segment, width, aligned=aligned)
     except (TooManyValues, NotOnePiece):
         return Rows(1, along=False, rows=1)
-    sums = [v for v in cone(w.value for w in writes) if v.bound]
+    values = cone(w.value for w in writes)
+    sums = [v for v in values if v.bound]
     lanes = set(choose_lanes(writes))
-    along = {a for v in sums for a in v.bound}
+    along = {a for v in values for a in (*v.bound, *v.scanned)}
     lane, is_along = max(((a.extent, a in along) for a in lanes), key=lambda e: (e[1], e[0]), default=(1, False))
     rows = max((volume(set(v.bound) - lanes) for v in sums), default=1)
     written = min((volume(set(w.axes) - lanes) for w in writes), default=1)

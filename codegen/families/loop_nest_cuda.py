@@ -110,9 +110,9 @@ def loop_kernel(
 
 
 def _in_place(segment: Graph, program: Program) -> tuple[int, ...]:
-    """See `lowering.in_place`, and each element is one thread's: where sums are kept, or nothing runs along lanes,
-    threads read what others write."""
-    if program.reductions or program.kept:
+    """See `lowering.in_place`, and each element is one thread's: where sums are kept, something is scanned, or nothing
+    runs along lanes, threads read what others write."""
+    if program.reductions or program.kept or program.scans(()):
         return ()
     of_threads = {w.out for key, block in program.blocks.items() if key.lane for w, _ in block.writes}
     return tuple(i for i in in_place(segment, program) if i in of_threads)

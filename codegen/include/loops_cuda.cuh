@@ -41,6 +41,13 @@
 #define LANES_LOOP_WHOLE(a, w, n, it) _Pragma("unroll 4") for (int a##_v = 0; a##_v < (it); a##_v++) \
   if (const idx_t a = ((idx_t)a##_v * TX + threadIdx.x) * (w); true)
 #define TAIL_LOOP TAIL
+// Vectors that all threads of a row go through in step. Beyond the end, a thread has the last vector once more; a##_left says how
+// many lanes there are.
+#define IN_STEP(a, w, n, it) _Pragma("unroll 1") IN_STEP_LOOP(a, w, n, it)
+#define IN_STEP_MANY(a, w, n, it) _Pragma("unroll") IN_STEP_LOOP(a, w, n, it)
+#define IN_STEP_LOOP(a, w, n, it) for (int a##_v = 0; a##_v < (it); a##_v++) \
+  if (const idx_t a##_own = ((idx_t)a##_v * TX + threadIdx.x) * (w), a = a##_own < (n) ? a##_own : ((n) - 1) / (w) * (w), \
+      a##_left = a##_own < (n) ? (n) - a : 0; true)
 #define VECTORS(w, n) (((n) + (w) * TX - 1) / ((w) * TX))
 #define FIRST_ROW if (threadIdx.y == 0)
 #define FIRST_LANE if (threadIdx.x == 0)
@@ -48,6 +55,7 @@ VDEV long long clamp_index(long long i, long long extent) { return i < 0 ? 0 : i
 template <class I> VDEV I least_index(int a, I b) { return a < b ? a : b; }  // I: as wide as the kernel's indices
 #include "reduce.h"
 #include "threads_cuda.cuh"
+#include "scan_cuda.cuh"
 #include "tiles_cuda.cuh"
 #include "gemm_sm80.cuh"
 #include "gemm_fma.cuh"

@@ -43,3 +43,9 @@ template <class T, int W> VDEV Vec<T, W> first_lanes(long n, const Vec<T, W>& x,
 template <class T, int W, class P> VDEV Best<T, W, P> first_lanes(long n, const Best<T, W, P>& x, const Best<T, W, P>& y) {
   return {first_lanes(n, x.value, y.value), first_lanes(n, x.at, y.at)};
 }
+// One more vector of scans side by side.
+template <class F, class T, int W> VDEV Vec<T, W> scan_step(F f, Vec<T, W>& carry, const Vec<T, W>& x, bool first) {
+  if (first) carry = x;
+  else carry = f(carry, x);
+  return carry;
+}

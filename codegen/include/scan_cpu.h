@@ -1,4 +1,4 @@
-// Running sums on a CPU: along the lanes of vectors, and side by side.
+// Running sums on a CPU, along the lanes of vectors.
 #pragma once
 #ifdef VEC_SHUFFLES
 namespace core {
@@ -48,10 +48,4 @@ template <class F, class T, int C, int W> VDEV Vec<T, W> scan_lanes(F f, Carry<T
     carry.total = f(before, last_lanes(own));
     return f(before, own);
   }
-}
-// One more vector of scans side by side.
-template <class F, class T, int W> VDEV Vec<T, W> scan_step(F f, Vec<T, W>& carry, const Vec<T, W>& x, bool first) {
-  if (first) carry = x;
-  else carry = f(carry, x);
-  return carry;
 }

@@ -37,6 +37,10 @@ template <class V> VDEV V shuffled(const V& x, int lanes, uint32_t mask) {
   VEC_UNROLL for (int i = 0; i < ((int)sizeof(V) + 3) / 4; i++) w.v[i] = shuffle_xor(w.v[i], lanes, mask);
   return from_words<V>(w);
 }
+template <int N> VDEV Vec<uint32_t, N> shuffled_from(Vec<uint32_t, N> w, int lane, uint32_t mask) {
+  VEC_UNROLL for (int i = 0; i < N; i++) w.v[i] = shuffle_from(w.v[i], lane, mask);
+  return w;
+}
 template <class V> VDEV void put_slot(unsigned char* slots, int i, const V& x) {
   shared_put((uint32_t*)slots + i * SLOT<V>, as_words(x));
 }

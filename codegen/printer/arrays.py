@@ -142,11 +142,7 @@ class Arrays:
             self.lines.add(f"{self.accumulator(v)} = s{self.names.name(v)};")
 
     def update(self, v: Value, key: Key, count: str | None) -> None:
-        at, width, args = (
-            self.accumulator(v),
-            self.draft.width(key.lane),
-            [self.operand(a, key, self.draft.width(key.lane)) for a in v.args],
-        )
+        at, args = self.accumulator(v), [self.operand(a, key, self.draft.width(key.lane)) for a in v.args]
         combine = str(v.attr[0])
         if combine == ADD_LISTED:
             combine, args = "add", args[:1]
@@ -156,7 +152,7 @@ class Arrays:
             new = f"better<{is_max(v)}>({at}, {self.accumulator_type(v)}{{{args[0]}, {args[1]}}})"
         else:
             new = spell(combine, [*args, at] if combine == "fma" else [at, *args], v.dtype)
-        self.lines.add(f"{at} = {new if count is None or width == 1 else f'first_lanes({count}, {new}, {at})'};")
+        self.lines.add(f"{at} = {new if count is None else f'first_lanes({count}, {new}, {at})'};")
 
     def joined(self, v: Value) -> str:
         """The result in an accumulator: its parts combined."""
@@ -207,7 +203,7 @@ class Arrays:
         operand, step = self.operand(v.args[0], key, width), spell(str(v.attr[0]), ["a", "b"], v.dtype)
         f = f"[](const auto& a, const auto& b) {{ return {step}; }}"
         if axis is key.lane:
-            return f"scan_lanes({f}, {name}, {operand})"
+            return self.places.scanned(v, f, name, operand)
         lane = f"[{self.names.axis(key.lane)}_v]" if key.lane else ""
         carry = f"{name}{self.indices(self.program.carried_over(v, key), v)}{lane}"
         return f"scan_step({f}, {carry}, {operand}, {self.names.axis(axis)} == 0)"

@@ -157,14 +157,17 @@ class Printer:
         many = self.loops.many(key)
         ahead, rest = self.program.ahead_of_lanes(key)
         self.definitions.declare(ahead, key, count=None)
-        if lane.extent >= width:
+        if in_step := self.loops.in_step(key):
+            with self.lines.braces(f"{in_step}{arguments}"):
+                self.statements(key, rest, block, depth, count=f"{name}_left")
+        elif lane.extent >= width:
             with self.lines.braces(f"LANES{many}{arguments}"):
                 for f in next_row(self.program, key) if self.style.ahead else ():
                     self.lines.add(f"fetch<{width * f.itemsize}>({f.tensor} + {self.names.expr(f.offset)});")
                 for f in read_once(self.program, key, self.style.fetch_bytes):
                     self.lines.add(f"fetch_once<{width * f.itemsize}>({f.tensor} + {self.names.expr(f.offset)});")
                 self.statements(key, rest, block, depth, count=None)
-        if self.draft.lanes_left(lane):
+        if not in_step and self.draft.lanes_left(lane):
             with self.lines.braces(f"TAIL{many}{arguments}"):
                 self.statements(key, rest, block, depth, count=self.loops.count_left(lane, extent))
         for v in fetched:

@@ -41,6 +41,9 @@ class SerialLoops:
     def many(self, key: Key) -> str:
         return ""
 
+    def in_step(self, key: Key) -> str:
+        return ""
+
     def count_left(self, lane: Axis, extent: str) -> str:
         return str(self.draft.lanes_left(lane))
 
@@ -64,6 +67,9 @@ class StackArrays:
 
     def extent(self, a: Axis, v: Value) -> str:
         return f"[{a.extent}]"
+
+    def scanned(self, v: Value, f: str, carry: str, operand: str) -> str:
+        return f"scan_lanes({f}, {carry}, {operand})"
 
     def joined(self, v: Value, accumulator: str) -> str:
         return join_lanes(v, accumulator) if self.draft.program.reductions[v].joins_lanes else accumulator

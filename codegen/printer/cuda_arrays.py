@@ -39,6 +39,19 @@ class ThreadArrays:
             text = self._along_lanes(v, text)
         return self._across_rows(v, text) if self.loops.sharing.is_sum_of_rows(v) else text
 
+    def scanned(self, v: Value, f: str, carry: str, operand: str) -> str:
+        if self.threads.x <= WARP:
+            return f"scan_x<TX, TY>(nullptr, {f}, {carry}, {operand})"
+        self._check_barriers()
+        warps = self.threads.y * (self.threads.x // WARP)
+        place = self.shared.take(2 * warps * accumulator_bytes(v, 1))
+        return f"scan_x<TX, TY>(shared + {place}, {f}, {carry}, {operand})"
+
+    def _check_barriers(self) -> None:
+        """Raises EmitError where rows of several warps have no barriers of their own."""
+        if self.threads.y > ROW_BARRIERS:
+            raise EmitError(f"{self.threads.y} rows of several warps, barriers for {ROW_BARRIERS} of them")
+
     def _along_lanes(self, v: Value, text: str) -> str:
         """The lanes of an accumulator combined, and those of all threads of a row."""
         f = combination(v)
@@ -46,8 +59,7 @@ class ThreadArrays:
         if self.threads.x == 1:
             return own
         if self.threads.x > WARP:
-            if self.threads.y > ROW_BARRIERS:
-                raise EmitError(f"{self.threads.y} rows of several warps, barriers for {ROW_BARRIERS} of them")
+            self._check_barriers()
             warps = self.threads.y * (self.threads.x // WARP)
             self.shared.x_bytes = max(self.shared.x_bytes, warps * accumulator_bytes(v, 1))
             return f"join_x<TX, TY>(shared, {f}, {own})"

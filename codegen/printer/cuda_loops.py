@@ -79,9 +79,26 @@ class ThreadLoops:
             return "_EVEN"
         return whole if vectors == 1 else f"_LOOP{whole}"
 
+    def in_step(self, key: Key) -> str:
+        if not self._scans(key) and not self._fills_for_scan(key):
+            return ""
+        return "IN_STEP_MANY" if self.indexes_registers(key) else "IN_STEP"
+
+    def _scans(self, key: Key) -> bool:
+        """Whether a scan runs along the lanes of a block."""
+        return any(key.lane in v.scanned for v in self.program.blocks[key].values)
+
+    def _fills_for_scan(self, key: Key) -> bool:
+        """Whether a block keeps what others read that scan the same lanes: those read what is beyond the end, too."""
+        filled = {v for v, kept in self.program.kept.items() if kept.key == key}
+        readers = (b for k, b in self.program.blocks.items() if k != key and k.lane is key.lane and self._scans(k))
+        return any(not filled.isdisjoint(v.args) for b in readers for v in (*b.values, *b.updates))
+
     def indexes_registers(self, key: Key) -> bool:
-        """Whether a block fills or reads an array over its lanes that registers hold."""
+        """Whether a block fills or reads an array over its lanes that registers hold, or scans lanes side by side."""
         block = self.program.blocks[key]
+        if any(v.op == "scan" and key.lane not in v.scanned for v in block.values):
+            return True
         used = {a for v in (*block.values, *block.updates) for a in v.args} | {w.value for w, _ in block.writes}
         filled = {v for v in (*block.values, *block.updates) if (k := self.program.kept.get(v)) and k.key == key}
         kept = {v: self.program.kept[v] for v in used | filled | set(block.updates) if v in self.program.kept}

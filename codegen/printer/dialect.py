@@ -38,6 +38,11 @@ class LoopDialect(Protocol):
         """The ending of the macros of a loop over lanes. Raises EmitError."""
         ...
 
+    def in_step(self, key: Key) -> str:
+        """The macro of a loop over lanes that threads go through in step, each vector masked; "" where they need
+        not."""
+        ...
+
     def count_left(self, lane: Axis, extent: str) -> str:
         """How many lanes there are of the masked vector: of tiles, only the last one has any."""
         ...
@@ -85,6 +90,11 @@ class ArrayDialect(Protocol):
 
     def joined(self, v: Value, accumulator: str) -> str:
         """An accumulator with all its parts combined: its lanes, and those that other threads have. Raises
+        EmitError."""
+        ...
+
+    def scanned(self, v: Value, f: str, carry: str, operand: str) -> str:
+        """One more vector of a scan along lanes: of the lanes before it, `carry` knows. f: the combining lambda. Raises
         EmitError."""
         ...
 

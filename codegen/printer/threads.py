@@ -46,13 +46,14 @@ class Sharing:
     @cached_property
     def rows(self) -> frozenset[Path]:
         """The loops that threads along y share. All threads of a block go through the loops around a tile, which they
-        fill and empty together."""
+        fill and empty together, and each goes through a loop that a scan runs along by itself."""
         found: set[Path] = set()
+        scanned = {a for v, _ in self.program.scans(()) for a in v.scanned}
         inside = {p for p in self.program.prefixes() if p} - {g[:i] for g in self.grids for i in range(1, len(g))}
         for path in sorted(inside, key=len):
             is_grid = path in self.grids and any(p[: len(path)] == path for p in inside - {path})
             around_tile = any(t.scope[: len(path)] == path for t in self.program.across.values())
-            if not is_grid and not around_tile and not self.is_in_row(path, found):
+            if path[-1].axis not in scanned and not is_grid and not around_tile and not self.is_in_row(path, found):
                 found.add(path)
         return frozenset(found)
 
@@ -77,9 +78,7 @@ class Sharing:
         return not set(reduction.home.dims) & self._shared_by(reduction.site)
 
     def check(self, threads: Threads) -> None:
-        """Raises EmitError if a row would read what another one keeps, or if something is scanned."""
-        if any(v.op == "scan" for block in self.program.blocks.values() for v in block.values):
-            raise EmitError("on cuda nothing is scanned")
+        """Raises EmitError if a row would read what another one keeps."""
         if threads.y > 1 and (crossing := self.crossing):
             raise EmitError(f"{crossing[0]} is kept by the row that computes it and read by others")
 

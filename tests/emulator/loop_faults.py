@@ -11,7 +11,7 @@ from testing.tensors import graph_of, spec
 from tests.emulator.faults import Fault, Generated
 from tests.support.loop_graphs import norm_backward
 
-THREADS, TILES, LOOPS = "threads_cuda.cuh", "tiles_cuda.cuh", "loops_cuda.cuh"
+THREADS, TILES, LOOPS, SCANS = "threads_cuda.cuh", "tiles_cuda.cuh", "loops_cuda.cuh", "scan_cuda.cuh"
 
 
 def subject(
@@ -48,9 +48,60 @@ WHOLE = subject("whole", "transpose{vec=8,x=4,y=32,rows=64,columns=32}", turned,
 THIN = subject("thin", "gemv{rows=2,few=2,vec=4,x=32,y=2,per=1}", B.linear, (2, 130), (66, 130))
 ADDED = subject("added", "pointwise{vec=4,x=32,y=2,per=1}", lambda x, y: B.add(x, y), (9, 130), (9, 130))
 NAIVE = subject("naive", "naive{threads=64}", lambda x: B.sum_(B.exp(x), 1), (77, 9))
-SUBJECTS = (ROWS, SHORT, COLUMNS, TALL, SOFTMAX, HELD, APART, TURNED, ALIGNED, WHOLE, THIN, ADDED, NAIVE)
+# Rows of three steps, each by two warps; and of two rows to a warp.
+SCANNED = subject("scanned", "scan{vec=4,x=64,y=2,per=1,keep=registers,dear=0}", lambda x: B.cumsum(x, 1), (5, 700))
+SHORTLY = subject("shortly", "scan{vec=2,x=16,y=4,per=1,keep=registers,dear=0}", lambda x: B.cumsum(x, 1), (9, 75))
+SUBJECTS = (
+    SCANNED,
+    SHORTLY,
+    ROWS,
+    SHORT,
+    COLUMNS,
+    TALL,
+    SOFTMAX,
+    HELD,
+    APART,
+    TURNED,
+    ALIGNED,
+    WHOLE,
+    THIN,
+    ADDED,
+    NAIVE,
+)
 
 LOOP_FAULTS = (
+    # ---- running sums
+    Fault(
+        "no barrier between telling and asking",
+        SCANNED,
+        "    row_barrier<TX, TY>();  // the set",
+        "    // the set",
+        "",
+        SCANS,
+    ),
+    Fault("turns do not change", SCANNED, "    carry.turn ^= 1;\n", "", "race", SCANS),
+    Fault("warps count themselves", SCANNED, "if (i < warp)", "if (i <= warp)", "", SCANS),
+    Fault("threads count themselves", SHORTLY, "place == 0 ? lane : lane - 1", "lane", "", SCANS),
+    Fault("half of the steps", SHORTLY, "k < NEAR; k *= 2", "k < NEAR / 2; k *= 2", "", SCANS),
+    Fault(
+        "lanes before are those of another row",
+        SHORTLY,
+        "place < k ? lane : lane - k",
+        "lane < k ? lane : lane - k",
+        "",
+        SCANS,
+    ),
+    Fault("nothing of the vectors before", SCANNED, "  carry.total = f(carry.total, total);\n", "", "", SCANS),
+    Fault("rows tell each other", SCANNED, "(carry.turn * TY + threadIdx.y) * WARPS", "carry.turn * WARPS", "", SCANS),
+    Fault("the first row's total for all", SHORTLY, "from(all, first + NEAR - 1)", "from(all, NEAR - 1)", "", SCANS),
+    Fault(
+        "vectors beyond the end are written",
+        SCANNED,
+        "a##_left = a##_own < (n) ? (n) - a : 0",
+        "a##_left = (n) - a",
+        "",
+        LOOPS,
+    ),
     # ---- many rows, some of which take in the others
     Fault(
         "no barrier behind what some rows took in",

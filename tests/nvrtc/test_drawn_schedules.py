@@ -58,6 +58,7 @@ def graphs(family: str, dtype: DType) -> list[Graph]:
             "transpose": [graph_of([x, spec((depth, rows), dtype)], around(turned_and_added))],
             "reduction": [over[0], down[0]],
             "normalization": [over[1], down[1]],
+            "scan": [graph_of([x], around(f)) for f in (row_scan, column_scan)],
             "gemv": [graph_of(specs, around(f)) for specs, f in thin],
             "matmul": [graph_of([x, w], around(B.matmul)), graph_of(shallow, around(B.matmul))],
             "wgmma": [graph_of([x, spec((depth, 128), dtype)], lambda x, w: function(B.matmul(x, w)))],
@@ -77,6 +78,14 @@ def row_sum(x: Node) -> Node:
 
 def column_sum(x: Node) -> Node:
     return B.sum_(x, 0)
+
+
+def row_scan(x: Node) -> Node:
+    return B.cumsum(x, 1)
+
+
+def column_scan(x: Node) -> Node:
+    return B.cumsum(x, 0)
 
 
 def down_softmax(x: Node) -> Node:
@@ -113,12 +122,15 @@ def drawn(family: str, device: Device) -> list[Kernel]:
     return list(found.values())
 
 
-ON_CUDA = ("pointwise", "transpose", "reduction", "normalization", "gemv", "matmul", "wgmma", "attention", "naive")
+ON_CUDA = (
+    *("pointwise", "transpose", "reduction", "normalization", "scan", "gemv", "matmul", "wgmma", "attention"),
+    "naive",
+)
 ARCHITECTURES = few_or_all(["sm_90a"], ["sm_75", "sm_80", "sm_86", "sm_89", "sm_100a", "sm_120"])
 
 
 def test_all_families_with_kernels_are_drawn_from() -> None:
-    assert set(ON_CUDA) == FAMILIES.keys() - {"scan", "scatter", "aten"}  # on the CPU only; calls of libraries
+    assert set(ON_CUDA) == FAMILIES.keys() - {"scatter", "aten"}  # on the CPU only; calls of libraries
 
 
 @pytest.mark.soak

@@ -39,7 +39,7 @@ GRAPHS: dict[str, Sequence[Graph]] = {
     "naive": [dense_graph([(70, 90), (90, 130)], build.matmul, f32)],
 }
 CPU = ("pointwise", "transpose", "reduction", "normalization", "scan", "scatter", "gemv", "matmul", "aten", "naive")
-CUDA = tuple(name for name in GRAPHS if name not in ("scan", "scatter", "aten"))  # on the CPU only; calls of libraries
+CUDA = tuple(name for name in GRAPHS if name not in ("scatter", "aten"))  # on the CPU only; calls of libraries
 
 
 def sources(family: str, device: Device) -> list[str]:

@@ -29,6 +29,7 @@ from fusion_ir.records import Device, Numerics
 from scheduler.rewrites.matching.graph_queries import GraphQueries
 from scheduler.rewrites.rule import Alternative, Rule
 from scheduler.rewrites.rules.split_contract import split_contract, split_long_contract
+from scheduler.rewrites.rules.split_scan import split_scan
 
 LEAST_ELEMENTS = 1 << 16  # smaller tensors take less time than a launch
 LEAST_PART = 4  # elements of the split axis in a part
@@ -77,7 +78,15 @@ def split_tasks(device: Device) -> Tasks:
 
 def splitting(tasks: Tasks) -> tuple[Rule, ...]:
     """Rules that split reductions which give too few results for the tasks, those over the leading axis of rows where
-    tasks sum down all columns, and those over long rows; for blocks of threads, contractions, too."""
+    tasks sum down all columns, and those over long rows; running sums of few rows; for blocks of threads, contractions,
+    too."""
+    few = max(tasks.count // (4 if tasks.columns else TASKS_PER_UNIT), 2)  # rows that leave tasks without any
+    scans = Rule(
+        "split-scan",
+        "sum over j <= i of x[j] = (sum of part t up to i) + sum over s < t of (sum of part s)",
+        "reassociate",
+        lambda node: split_scan(node, few, tasks.count),
+    )
     contractions = Rule(*CONTRACTION, lambda node: split_contract(node, tasks.count))
     reductions = (
         Rule(
@@ -93,7 +102,7 @@ def splitting(tasks: Tasks) -> tuple[Rule, ...]:
             lambda node: _split(node, tasks),
         ),
     )
-    return (contractions, *reductions) if tasks.columns else reductions
+    return (contractions, scans, *reductions) if tasks.columns else (scans, *reductions)
 
 
 def split_offers(tasks: Tasks) -> tuple[Alternative, ...]:

@@ -53,6 +53,11 @@ CASES: dict[str, tuple[Callable[[], Graph], str]] = {
     ),
 }
 
+ON_CUDA: dict[str, tuple[Callable[[], Graph], str]] = {
+    "running_sum": (running_sum, "scan{vec=4,x=64,y=1,per=1,keep=registers,dear=0}"),
+    "running_sum_across": (running_sum_across, "scan{vec=8,x=64,y=1,per=1,keep=registers,dear=0}"),
+}
+
 
 @pytest.mark.parametrize("build", [embedding, cross_entropy, running_sum, running_sum_across])
 def test_loop_program(build: Callable[[], Graph], golden: Callable[[str, str], None]) -> None:
@@ -69,3 +74,10 @@ def test_cpp(name: str, golden: Callable[[str, str], None]) -> None:
 def test_cuda(build: Callable[[], Graph], golden: Callable[[str, str], None]) -> None:
     kernel = FAMILIES["pointwise"].emit(build(), "pointwise{vec=4,x=16,y=16,per=1}", CUDA_DEVICE)
     golden(f"{build.__name__}.cu", f"{kernel.source}// grid {kernel.launch.grid}, block {kernel.launch.block}\n")
+
+
+@pytest.mark.parametrize("name", ON_CUDA)
+def test_cuda_scans(name: str, golden: Callable[[str, str], None]) -> None:
+    build, schedule = ON_CUDA[name]
+    kernel = FAMILIES["scan"].emit(build(), schedule, CUDA_DEVICE)
+    golden(f"{name}.cu", f"{kernel.source}// grid {kernel.launch.grid}, block {kernel.launch.block}\n")
