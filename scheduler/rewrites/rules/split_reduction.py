@@ -41,6 +41,11 @@ CONTRACTION: tuple[str, str, Numerics] = (
     "contract over k of a[m, k] b[k, n] = sum over t of (contract over j of a[m, t, j] b[t, j, n])",
     "reassociate",
 )
+SCAN: tuple[str, str, Numerics] = (
+    "split-scan",
+    "sum over j <= i of x[j] = (sum of part t up to i) + sum over s < t of (sum of part s)",
+    "reassociate",
+)
 LONG_ROW = 1 << 21  # elements: 8 MiB of f32, of which a last cache holds few; at 2 MiB, splitting lost a tenth
 TASKS_PER_UNIT = 8  # parts that a reduction is split into, by thread of a CPU
 BLOCKS_PER_UNIT = 2  # such parts by multiprocessor of a GPU
@@ -78,15 +83,8 @@ def split_tasks(device: Device) -> Tasks:
 
 def splitting(tasks: Tasks) -> tuple[Rule, ...]:
     """Rules that split reductions which give too few results for the tasks, those over the leading axis of rows where
-    tasks sum down all columns, and those over long rows; running sums of few rows; for blocks of threads, contractions,
-    too."""
-    few = max(tasks.count // (4 if tasks.columns else TASKS_PER_UNIT), 2)  # rows that leave tasks without any
-    scans = Rule(
-        "split-scan",
-        "sum over j <= i of x[j] = (sum of part t up to i) + sum over s < t of (sum of part s)",
-        "reassociate",
-        lambda node: split_scan(node, few, tasks.count),
-    )
+    tasks sum down all columns, and those over long rows; for blocks of threads, contractions and running sums, too."""
+    scans = Rule(*SCAN, lambda node: _scan_in_parts(node, tasks))
     contractions = Rule(*CONTRACTION, lambda node: split_contract(node, tasks.count))
     reductions = (
         Rule(
@@ -102,18 +100,29 @@ def splitting(tasks: Tasks) -> tuple[Rule, ...]:
             lambda node: _split(node, tasks),
         ),
     )
-    return (contractions, scans, *reductions) if tasks.columns else (scans, *reductions)
+    return (contractions, scans, *reductions) if tasks.columns else reductions
 
 
 def split_offers(tasks: Tasks) -> tuple[Alternative, ...]:
-    """Splits that do not always pay, for a search to weigh: of contractions among the cores of a CPU."""
+    """Splits that do not always pay, for a search to weigh: of contractions and running sums among the cores of a
+    CPU."""
 
     def find(node: Node, around: GraphQueries) -> Iterator[Node]:
         found = split_long_contract(node, tasks.count)
         if found is not None:
             yield found
 
-    return () if tasks.columns else (Alternative(*CONTRACTION, find),)
+    def find_scan(node: Node, around: GraphQueries) -> Iterator[Node]:
+        found = _scan_in_parts(node, tasks)
+        if found is not None:
+            yield found
+
+    return () if tasks.columns else (Alternative(*CONTRACTION, find), Alternative(*SCAN, find_scan))
+
+
+def _scan_in_parts(node: Node, tasks: Tasks) -> Node | None:
+    """A running sum of so few rows that most tasks would have none, in parts."""
+    return split_scan(node, max(tasks.count // (4 if tasks.columns else TASKS_PER_UNIT), 2), tasks.count)
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from fusion_ir.dtype import DTYPES, f32
 from fusion_ir.ops import make_input
 from fusion_ir.reference.interpreter import interpret
 from fusion_ir.reference.sample_inputs import sample_inputs
+from scheduler.rewrites.rules import ALTERNATIVES
 from scheduler.rewrites.prepare import prepare
 from scheduler.rewrites.rules.split_reduction import Tasks
 from scheduler.rewrites.rules.split_scan import split_scan
@@ -58,9 +59,12 @@ def test_values(sizes: tuple[int, ...], axis: int, dtype: str) -> None:
 
 
 def test_rows_of_a_search() -> None:
-    """Few rows come in parts for the tasks there are; as many as there are tasks stay whole."""
-    for sizes, count in (((1 << 18,), 2), ((64, 1 << 16), 1)):
+    """Few rows come in parts for the tasks there are, on a CPU beside the whole ones; as many as there are tasks stay
+    whole."""
+    for sizes, is_split in (((1 << 18,), True), ((64, 1 << 16), False)):
         graph = graph_of([spec(sizes, f32)], lambda x: build.cumsum(x, -1))
         for tasks in (Tasks(16), Tasks(64, 128)):
-            nodes = prepare(graph, tasks=tasks).graph.nodes
-            assert sum(n.op == "cumsum" for n in nodes) == count
+            prepared = prepare(graph, tasks=tasks, offers=ALTERNATIVES)
+            in_parts = sum(n.op == "cumsum" for n in prepared.graph.nodes) == 2
+            offered = {a.name for a in prepared.alternatives.found_by.values()} == {"split-scan"}
+            assert (in_parts, offered) == (is_split and tasks.columns > 0, is_split and not tasks.columns)
