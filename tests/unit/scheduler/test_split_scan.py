@@ -10,8 +10,8 @@ from fusion_ir.dtype import DTYPES, f32
 from fusion_ir.ops import make_input
 from fusion_ir.reference.interpreter import interpret
 from fusion_ir.reference.sample_inputs import sample_inputs
-from scheduler.rewrites.rules import ALTERNATIVES
 from scheduler.rewrites.prepare import prepare
+from scheduler.rewrites.rules import ALTERNATIVES
 from scheduler.rewrites.rules.split_reduction import Tasks
 from scheduler.rewrites.rules.split_scan import split_scan
 from testing.tensors import graph_of, spec
