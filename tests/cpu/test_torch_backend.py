@@ -557,7 +557,9 @@ def test_products_are_inside_where_that_is_faster(
 
     compiled = torch.compile(function, backend=backend, dynamic=False)
     shapes = ((9, 20), (20, 31), (31, 5))
-    for seed in range(MOST_CALLS):
+    for seed in range(3 * MOST_CALLS):  # sides of a graph that are close are timed three times as long
+        if seed >= MOST_CALLS and backend.is_settled:
+            break
         torch.manual_seed(seed)
         args = of(*shapes)(seed)
         with torch.no_grad():
