@@ -1,14 +1,12 @@
 """Loop programs on CUDA, in the emulator: reductions, norms, transposes and thin products at odd shapes, strides and
 alignments, by the schedules of `space` and others drawn from `choices`; and whole random graphs."""
 
-import random
 from collections.abc import Iterable
 
 import pytest
 
 from codegen.families import FAMILIES
-from codegen.kernel import EmitError, Kernel
-from codegen.schedule import schedule_text
+from codegen.kernel import Kernel
 from codegen.workbench.workbench import Workbench
 from fusion_ir import building as B
 from fusion_ir.core.graph import Graph
@@ -16,7 +14,7 @@ from fusion_ir.dtype import DType, f16, f32
 from scheduler.rewrites.prepare import prepare
 from testing.random_graphs import Seeded
 from testing.tensors import graph_of, spec
-from tests.support.candidates import check_all
+from tests.support.candidates import check_all, drawn_kernels
 from tests.support.loop_graphs import NORMS, REDUCTIONS, THIN, TRANSPOSES, of_every_dtype
 from tests.support.random_reductions import reduction_graph
 from tests.support.sweep import sweep
@@ -28,24 +26,7 @@ FIRST, DRAWN = (3, 4) if WHOLE else (2, 1)  # schedules of each graph: of those 
 
 def kernels(graph: Graph, bench: Workbench, names: Iterable[str], seed: int) -> list[Kernel]:
     """By the first schedules of every family that takes the graph, and by some that are drawn."""
-    rng = random.Random(seed)
-    found: dict[str, Kernel] = {}
-    for name in names:
-        family = FAMILIES[name]
-        if family.accepts(graph, bench.device) is not None:
-            continue
-        choices = family.choices(graph, bench.device)
-        drawn = [
-            schedule_text(name, {k: rng.choice(v) for k, v in choices.items()}) for _ in range(DRAWN if choices else 0)
-        ]
-        for schedule in (*family.space(graph, bench.device)[:FIRST], *drawn):
-            try:
-                kernel = family.emit(graph, schedule, bench.device)
-            except EmitError:
-                continue
-            found[kernel.entry] = kernel
-    assert found
-    return list(found.values())
+    return drawn_kernels(graph, bench, names, seed, first=FIRST, drawn=DRAWN)
 
 
 @pytest.mark.soak

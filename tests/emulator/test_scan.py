@@ -1,14 +1,10 @@
 """Family `scan` on CUDA, in the emulator: rows that threads go through in step, sums side by side; every dtype, each
 axis, odd sizes, prologues and epilogues, by the schedules of `space` and others drawn from `choices`."""
 
-import random
 from collections.abc import Iterator
 
 import pytest
 
-from codegen.families import FAMILIES
-from codegen.kernel import EmitError, Kernel
-from codegen.schedule import schedule_text
 from codegen.workbench.workbench import Workbench
 from fusion_ir import building as B
 from fusion_ir.core.graph import Graph
@@ -17,28 +13,11 @@ from scheduler.budget import Budget
 from scheduler.interfaces import Forgetful
 from scheduler.tune import tune
 from testing.tensors import graph_of, spec
-from tests.support.candidates import check_all
+from tests.support.candidates import check_all, drawn_kernels
 from tests.support.scan_graphs import CONES, graph, scan
 from tests.support.whole import WHOLE, one_part
 
-SCAN = FAMILIES["scan"]
 FIRST, DRAWN = (4, 6) if WHOLE else (2, 2)  # schedules of each graph
-
-
-def kernels(g: Graph, bench: Workbench, seed: int) -> list[Kernel]:
-    """By the first schedules, and by some that are drawn."""
-    assert SCAN.accepts(g, bench.device) is None
-    rng, choices = random.Random(seed), SCAN.choices(g, bench.device)
-    drawn = [schedule_text("scan", {k: rng.choice(v) for k, v in choices.items()}) for _ in range(DRAWN)]
-    found: dict[str, Kernel] = {}
-    for schedule in (*SCAN.space(g, bench.device)[:FIRST], *drawn):
-        try:
-            kernel = SCAN.emit(g, schedule, bench.device)
-        except EmitError:
-            continue
-        found[kernel.entry] = kernel
-    assert found
-    return list(found.values())
 
 
 def cases() -> Iterator[tuple[str, Graph]]:
@@ -61,7 +40,13 @@ def cases() -> Iterator[tuple[str, Graph]]:
 @pytest.mark.soak
 def test_cases(bench: Workbench) -> None:
     drawn = one_part(cases(), 10, "scans on CUDA")
-    wrong = check_all([(name, g, kernels(g, bench, seed)) for seed, (name, g) in enumerate(drawn)], bench)
+    wrong = check_all(
+        [
+            (name, g, drawn_kernels(g, bench, ["scan"], seed, first=FIRST, drawn=DRAWN))
+            for seed, (name, g) in enumerate(drawn)
+        ],
+        bench,
+    )
     assert not wrong, "\n".join(wrong)
 
 

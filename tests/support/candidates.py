@@ -1,5 +1,6 @@
 """Every kernel that a family makes of a graph, through the same check that a search puts it through."""
 
+import random
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -7,7 +8,8 @@ from dataclasses import replace
 import numpy as np
 
 from codegen.families import FAMILIES
-from codegen.kernel import Kernel
+from codegen.kernel import EmitError, Kernel
+from codegen.schedule import schedule_text
 from codegen.toolchain.compiler import Binary
 from codegen.workbench.workbench import Workbench
 from fusion_ir.core.graph import Graph
@@ -46,6 +48,31 @@ def kernels_of(graph: Graph, family: str, bench: Workbench, *, most: int = 100) 
         for s in dict.fromkeys((*schedules, *others))
         for k in [FAMILIES[family].emit(graph, s, bench.device)]
     }
+    return list(found.values())
+
+
+def drawn_kernels(
+    graph: Graph, bench: Workbench, families: Iterable[str], seed: int, *, first: int, drawn: int
+) -> list[Kernel]:
+    """Kernels by the `first` schedules of each family that takes the graph, and by `drawn` others of its choices, each
+    once; those that no kernel can have are left out. Fails if there is none."""
+    rng = random.Random(seed)
+    found: dict[str, Kernel] = {}
+    for name in families:
+        family = FAMILIES[name]
+        if family.accepts(graph, bench.device) is not None:
+            continue
+        choices = family.choices(graph, bench.device)
+        others = [
+            schedule_text(name, {k: rng.choice(v) for k, v in choices.items()}) for _ in range(drawn if choices else 0)
+        ]
+        for schedule in (*family.space(graph, bench.device)[:first], *others):
+            try:
+                kernel = family.emit(graph, schedule, bench.device)
+            except EmitError:
+                continue
+            found[kernel.entry] = kernel
+    assert found
     return list(found.values())
 
 
